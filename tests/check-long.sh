@@ -35,6 +35,9 @@ campaign "kill -9" '^[0-9]+ kills, 0|PMFS_KILLS_SEED=' \
 campaign "torture" '^[0-9]+ kills|^release |PMFS_TORTURE_SEED=' \
     env PMFS_TORTURE_SECONDS="${PMFS_TORTURE_SECONDS:-600}" \
     cargo test --release -p pmfs-cli --test torture -- --nocapture
+campaign "heap torture" '^[0-9]+ kills|PMLIB_TORTURE_SEED=' \
+    env PMLIB_TORTURE_SECONDS="${PMLIB_TORTURE_SECONDS:-600}" \
+    cargo test --release -p pmlib --test processes -- --nocapture killed_processes
 campaign "threads" '^[0-9]+ (threads cancelled|changes of user)' \
     env PMFS_CANCELS="${PMFS_CANCELS:-10000}" PMFS_SETUIDS="${PMFS_SETUIDS:-500}" PMFS_RUN_SECONDS=1800 \
     bash -c 'cargo build -p pmfs-shim --release && cargo test --release -p pmfs-cli --test run -- --nocapture threads_that_are_cancelled users_that_come_and_go'

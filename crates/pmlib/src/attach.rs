@@ -70,11 +70,7 @@ impl<'a> Entrance<'a> {
 ///
 /// # Errors
 /// Everything that can be wrong with a heap.
-pub(crate) fn attach(
-    mem: Pmem,
-    entrance: Option<Entrance<'_>>,
-    options: &Options,
-) -> Result<Core> {
+pub(crate) fn attach(mem: Pmem, entrance: Option<Entrance<'_>>, options: &Options) -> Result<Core> {
     mem.enter();
     let header = read_header(&mem)?;
     let places = Places::of(&header);

@@ -136,8 +136,7 @@ impl Core {
     /// Whether a record is closed durably: nobody will redo it, nor any that it follows.
     pub fn is_settled(&self, ticket: Ticket) -> bool {
         let settled = self.places.lane_line(ticket.lane) + SETTLED_OFFSET;
-        self.mem.load_cached(settled) >= ticket.stamp
-            || planted!("bug-unsettled-chunk-given-out")
+        self.mem.load_cached(settled) >= ticket.stamp || planted!("bug-unsettled-chunk-given-out")
     }
 
     /// Before (`odd`) and after a locked chunk is changed in place.

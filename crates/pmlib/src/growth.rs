@@ -90,13 +90,15 @@ impl Core {
         let _one = one.unwrap_or_else(PoisonError::into_inner);
         while let Some(chunks) = self.span_after(self.spans.count())? {
             let end = self.spans.chunks() + chunks;
-            self.mem.extend(end * CHUNK_BYTES).map_err(|error| match error {
-                pmem::Error::TooSmall { .. } => Error::Damaged {
-                    what: "the list of spans",
-                    offset: SPANS_OFFSET,
-                },
-                error => Error::Medium(error),
-            })?;
+            self.mem
+                .extend(end * CHUNK_BYTES)
+                .map_err(|error| match error {
+                    pmem::Error::TooSmall { .. } => Error::Damaged {
+                        what: "the list of spans",
+                        offset: SPANS_OFFSET,
+                    },
+                    error => Error::Medium(error),
+                })?;
             let span = self.spans.next(chunks);
             self.spans.push(chunks);
             self.space()

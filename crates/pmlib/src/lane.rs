@@ -140,7 +140,7 @@ impl DerefMut for Lease<'_> {
 
 impl Lease<'_> {
     fn owner(&self) -> u64 {
-        self.core.places.lane_line(self.lane.index) + LANE_OWNER_OFFSET
+        self.core.lane_owner(self.lane.index)
     }
 
     /// Whether the lane is another's by now: after a commit that broke off it was cleaned up after.
@@ -166,16 +166,21 @@ impl Drop for Lease<'_> {
 }
 
 impl Core {
+    /// The word of a lane's owner.
+    pub fn lane_owner(&self, index: u32) -> u64 {
+        self.places.lane_line(index) + LANE_OWNER_OFFSET
+    }
+
     /// A lane, if nobody has it.
     pub fn try_lease(&self, index: u32) -> Option<Lease<'_>> {
-        let owner = self.places.lane_line(index) + LANE_OWNER_OFFSET;
+        let owner = self.lane_owner(index);
         let is_free = self.mem.load_cached(owner) == 0;
         (is_free && owner::try_acquire(&self.share, owner)).then(|| self.leased(index))
     }
 
     /// A lane, once nobody else has it. The caller has nothing that others may wait for.
     pub fn lease(&self, index: u32) -> Lease<'_> {
-        owner::acquire(self, self.places.lane_line(index) + LANE_OWNER_OFFSET);
+        owner::acquire(self, self.lane_owner(index));
         self.leased(index)
     }
 
@@ -540,7 +545,7 @@ impl Core {
         let bytes = entries.len() as u64 * 8;
         let chunks = bytes.div_ceil(CHUNK_BYTES);
         let mut first = self.take(lane, chunks);
-        if first.is_none() && self.grow(chunks)? {
+        while first.is_none() && self.grow(chunks)? {
             first = self.take(lane, chunks);
         }
         let first = first.ok_or(Error::Full { wanted: bytes })?;

@@ -7,9 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use pmlib_format::lane::{
-    LANE_OWNER_OFFSET, LOCK_LANE_OFFSET, LOCK_LINE_BYTES, WAITS_OFFSET,
-};
+use pmlib_format::lane::{LANE_OWNER_OFFSET, LOCK_LANE_OFFSET, LOCK_LINE_BYTES, WAITS_OFFSET};
 use pmshare::holder::slot_of;
 use pmshare::owner::stalled::tell_if_stopped;
 use pmshare::owner::wait_times::STALLED;
@@ -26,6 +24,13 @@ const SPINS: u32 = 100;
 const SLEEP: Duration = Duration::from_millis(2);
 /// A circle is one if it is seen so often: what is read of other lanes is not of one moment.
 const SEEN: u32 = 3;
+
+/// A wait so far.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    since: Option<Instant>,
+    is_told: bool,
+}
 
 impl Core {
     /// The line of an object's lock.
@@ -65,7 +70,7 @@ impl Core {
     pub fn take_lock_line(&self, line: u64, lane: &Lane) -> Result<()> {
         let waits = self.places.lane_line(lane.index()) + WAITS_OFFSET;
         let (mut looks, mut circles) = (0, 0);
-        let (mut since, mut is_told) = (None, false);
+        let mut patience = Patience::default();
         let taken = loop {
             let sleepers = if looks < SPINS { 0 } else { OWNER_WAITERS };
             if self.try_lock_beside(line, lane, sleepers) {
@@ -84,26 +89,28 @@ impl Core {
                 // Seen by whoever comes after: of two that enter a circle at once, one sees it.
                 self.mem.swap(waits, line);
             }
-            circles = if self.is_circle(line, lane) {
-                circles + 1
-            } else {
-                0
-            };
+            circles = if self.is_circle(line) { circles + 1 } else { 0 };
             if circles == SEEN {
                 break Err(Error::Deadlock);
             }
-            let holder = self.sleep(line);
-            let since: &mut Instant = since.get_or_insert_with(Instant::now);
-            if holder != 0 && since.elapsed() > STALLED && !is_told {
-                is_told = true;
-                self.tell_of_holder(holder);
-            }
+            self.wait_for(line, &mut patience);
         };
         if looks >= SPINS {
             let _window = self.mem.window();
             self.mem.store(waits, 0);
         }
         taken
+    }
+
+    /// Sleeps until the owner word at `line` is free, or for a while; tells of a holder that is
+    /// stopped.
+    pub fn wait_for(&self, line: u64, patience: &mut Patience) {
+        let holder = self.sleep(line);
+        let since = *patience.since.get_or_insert_with(Instant::now);
+        if holder != 0 && since.elapsed() > STALLED && !patience.is_told {
+            patience.is_told = true;
+            self.tell_of_holder(holder);
+        }
     }
 
     /// Sleeps until somebody opens the lock, or for a while. Who holds it then and is dead is cleaned
@@ -140,8 +147,8 @@ impl Core {
         }
     }
 
-    /// Whether the lock's holder waits, by way of others, for this lane.
-    fn is_circle(&self, line: u64, lane: &Lane) -> bool {
+    /// Whether the lock's holder waits, by way of others, for this thread.
+    fn is_circle(&self, line: u64) -> bool {
         let table = self.lock_line_range();
         let mut line = line;
         for _ in 0..=self.header.lanes {
@@ -150,13 +157,14 @@ impl Core {
             if owner == 0 || index == 0 || index > self.header.lanes.into() {
                 return false;
             }
+            // By a transaction that this thread has forgotten, perhaps.
+            if owner == self.holder().word() {
+                return true;
+            }
             let lines = self.places.lane_line(index as u32 - 1);
             // The lane is noted after the lock is taken: it may be the last holder's.
             if self.mem.load_cached(lines + LANE_OWNER_OFFSET) & !OWNER_WAITERS != owner {
                 return false;
-            }
-            if index == u64::from(lane.index()) + 1 {
-                return true;
             }
             line = self.mem.load_cached(lines + WAITS_OFFSET);
             if !table.contains(&line) || !line.is_multiple_of(LOCK_LINE_BYTES) {

@@ -104,7 +104,10 @@ impl Space {
             self.waiting.resize(lane + 1, VecDeque::new());
         }
         let queue = &mut self.waiting[lane];
-        if queue.back().is_none_or(|last| *last != (ticket.stamp, room)) {
+        if queue
+            .back()
+            .is_none_or(|last| *last != (ticket.stamp, room))
+        {
             queue.push_back((ticket.stamp, room));
         }
     }
@@ -267,7 +270,8 @@ impl Core {
             space.settle(self);
             let first = space.take(chunks)?;
             drop(space);
-            let Some(bad) = (first..first + chunks).find(|&chunk| !self.take_one(lane, chunk)) else {
+            let Some(bad) = (first..first + chunks).find(|&chunk| !self.take_one(lane, chunk))
+            else {
                 return Some(first);
             };
             self.set_use(first, bad - first, 0);
@@ -288,7 +292,9 @@ impl Core {
         if !self.try_use(chunk, lane) {
             return false;
         }
-        let is_free = self.entry(chunk).is_some_and(|entry| entry.kind == KIND_FREE);
+        let is_free = self
+            .entry(chunk)
+            .is_some_and(|entry| entry.kind == KIND_FREE);
         if !is_free || !self.is_quiet(chunk) {
             self.set_use(chunk, 1, 0);
             return false;
@@ -554,7 +560,9 @@ impl Core {
             if self.mem.load_cached(self.use_of(chunk)) != 0 {
                 return;
             }
-            let early = self.pending(chunk).filter(|&ticket| !self.is_settled(ticket));
+            let early = self
+                .pending(chunk)
+                .filter(|&ticket| !self.is_settled(ticket));
             let room = match entry.kind {
                 KIND_FREE => Room::Chunks(chunk, 1),
                 KIND_OBJECTS if entry.class < CLASSES => {

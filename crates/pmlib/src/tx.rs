@@ -14,6 +14,7 @@ use crate::copies::Copies;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::lane::{Change, Freed, Lease};
+use crate::locks::Patience;
 use crate::packed::root_word;
 use crate::space::{Claim, Object, Place, class_of};
 
@@ -109,9 +110,12 @@ impl<'h> Tx<'h> {
     }
 
     /// Its lane. Until it has one it holds nothing that others may wait for.
-    fn need_lane(&mut self) -> &mut Lease<'h> {
-        let core = self.core;
-        self.lane.get_or_insert_with(|| any_lane(core))
+    fn need_lane(&mut self) -> Result<&mut Lease<'h>> {
+        let lane = match self.lane.take() {
+            Some(lane) => lane,
+            None => any_lane(self.core)?,
+        };
+        Ok(self.lane.insert(lane))
     }
 
     /// Makes an object of `size` bytes, which are 0; answers its offset.
@@ -146,16 +150,18 @@ impl<'h> Tx<'h> {
 
     fn reserve(&mut self, class: usize, size: u64) -> Result<Place> {
         let _window = self.core.mem.window();
-        for attempt in 0..3 {
+        for attempt in 0u64.. {
             let core = self.core;
-            let lane = self.lane.get_or_insert_with(|| any_lane(core));
+            self.need_lane()?;
+            let lane = self.lane.as_mut().ok_or(Error::Broken)?;
             let place = core.reserve(lane, class, &mut self.plan.claims);
             if let Some(place) = place {
                 return Ok(place);
             }
             match attempt {
                 0 => self.make_room()?,
-                1 if self.core.grow(1)? => {}
+                // Others may take what was added.
+                _ if self.core.grow(1)? => {}
                 _ => break,
             }
         }
@@ -165,15 +171,15 @@ impl<'h> Tx<'h> {
     /// A run of free chunks.
     fn take(&mut self, chunks: u64) -> Result<Option<u64>> {
         let _window = self.core.mem.window();
-        for attempt in 0..3 {
+        for attempt in 0u64.. {
             let core = self.core;
-            let first = core.take(self.need_lane(), chunks);
+            let first = core.take(self.need_lane()?, chunks);
             if first.is_some() {
                 return Ok(first);
             }
             match attempt {
                 0 => self.make_room()?,
-                1 if self.core.grow(chunks)? => {}
+                _ if self.core.grow(chunks)? => {}
                 _ => break,
             }
         }
@@ -188,7 +194,7 @@ impl<'h> Tx<'h> {
         let mut reserved: Vec<u64> = self.plan.all_made().filter_map(chunk_of).collect();
         reserved.extend(self.plan.claims.iter().map(|claim| claim.chunk));
         reserved.sort_unstable();
-        let mine = self.need_lane();
+        let mine = self.need_lane()?;
         core.quiet(mine, &reserved)?;
         for lane in 0..core.header.lanes {
             if let Some(mut lane) = core.try_lease(lane) {
@@ -322,7 +328,7 @@ impl<'h> Tx<'h> {
         let line = self.core.lock_line(offset);
         if !self.locks.contains(&line) {
             let core = self.core;
-            core.take_lock_line(line, self.need_lane())?;
+            core.take_lock_line(line, self.need_lane()?)?;
             self.locks.push(line);
         }
         Ok(())
@@ -347,7 +353,7 @@ impl<'h> Tx<'h> {
         let line = self.core.lock_line(offset);
         let is_mine = self.locks.contains(&line);
         let core = self.core;
-        if !is_mine && core.try_lock_line(line, self.need_lane()) {
+        if !is_mine && core.try_lock_line(line, self.need_lane()?) {
             self.locks.push(line);
             return Ok(true);
         }
@@ -393,7 +399,7 @@ impl<'h> Tx<'h> {
         let _window = core.mem.window();
         self.store_fresh(&mut change)?;
         if !change.is_empty() {
-            core.commit(self.need_lane(), &mut change)?;
+            core.commit(self.need_lane()?, &mut change)?;
         }
         // What it has made is others' to see from here on.
         let plan = std::mem::take(&mut self.plan);
@@ -550,7 +556,7 @@ pub(crate) fn in_object(offset: u64, size: u64, start: u64, len: u64) -> Result<
 
 /// A lane for a thread: the one that it had last if nobody has it, or the next that is free, or its
 /// own when it is.
-fn any_lane(core: &Core) -> Lease<'_> {
+fn any_lane(core: &Core) -> Result<Lease<'_>> {
     let (count, heap) = (core.header.lanes, core.mem.identity());
     let (last_heap, last) = LANE.get();
     let first = if last_heap == heap && last < count {
@@ -560,9 +566,16 @@ fn any_lane(core: &Core) -> Lease<'_> {
         let spread = thread_tag() ^ core.holder().slot << 7;
         (spread.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32 % count
     };
-    let _window = core.mem.window();
-    let free = (0..count).find_map(|step| core.try_lease((first + step) % count));
-    let lane = free.unwrap_or_else(|| core.lease(first));
-    LANE.set((heap, lane.index()));
-    lane
+    let mut patience = Patience::default();
+    loop {
+        let window = core.mem.window();
+        let free = (0..count).find_map(|step| core.try_lease((first + step) % count));
+        drop(window);
+        if let Some(lane) = free {
+            LANE.set((heap, lane.index()));
+            return Ok(lane);
+        }
+        core.enter()?;
+        core.wait_for(core.lane_owner(first), &mut patience);
+    }
 }

@@ -495,3 +495,22 @@ fn a_heap_is_private_memory_too() {
     let heap = Heap::attach(mem).unwrap();
     assert_eq!((heap.size(), heap.root().unwrap()), (1 << 20, 0));
 }
+
+/// A process that grows a heap may be killed when its file is longer and has no space yet.
+#[test]
+fn a_file_that_was_left_longer_has_space_once_the_heap_has() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = dir.path().join("heap");
+    let options = Options {
+        max: 8 << 20,
+        ..options()
+    };
+    let heap = Heap::create(&path, 4 << 20, &options).unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(8 << 20).unwrap();
+    heap.tx(|tx| tx.alloc(3 << 20)).unwrap();
+    heap.tx(|tx| tx.alloc(3 << 20)).unwrap();
+    assert_eq!(heap.size(), 8 << 20);
+    assert!(file.metadata().unwrap().blocks() * 512 >= 8 << 20);
+}

@@ -164,12 +164,12 @@ fn transfer_for_ever(path: &Path, nth: u64) {
     let mut random = Random((u64::from(std::process::id()) << 20 | nth) | 1);
     let mut done = read(&heap, bank, counter(nth));
     loop {
-        let moved: Result<(), Error> =
-            heap.tx(|tx| transfer(tx, &mut random, nth, done + 1));
+        let moved: Result<(), Error> = heap.tx(|tx| transfer(tx, &mut random, nth, done + 1));
         match moved {
             Ok(()) => {
                 done += 1;
-                file.write_all_at(&done.to_le_bytes(), nth * 8).expect("a file");
+                file.write_all_at(&done.to_le_bytes(), nth * 8)
+                    .expect("a file");
             }
             Err(Error::Deadlock) => {}
             Err(error) => {
@@ -265,7 +265,8 @@ fn agree(heap: &Heap, bank: u64, path: &Path, child: u64) {
     file.read_exact_at(&mut bytes, child * 8).expect("a file");
     let said = u64::from_le_bytes(bytes);
     assert!((said..=said + 1).contains(&done), "{child}: {said}, {done}");
-    file.write_all_at(&done.to_le_bytes(), child * 8).expect("a file");
+    file.write_all_at(&done.to_le_bytes(), child * 8)
+        .expect("a file");
 }
 
 #[test]
@@ -304,7 +305,9 @@ fn killed_processes_harm_nobody() {
         }
         agree(&heap, bank, &path, nth);
         children[nth as usize] = child("transfer", &path, nth);
-        let done: u64 = (0..CHILDREN_MAX).map(|nth| read(&heap, bank, counter(nth))).sum();
+        let done: u64 = (0..CHILDREN_MAX)
+            .map(|nth| read(&heap, bank, counter(nth)))
+            .sum();
         if done != last {
             (last, moved) = (done, Instant::now());
         }
@@ -378,7 +381,10 @@ fn a_heap_grows_under_several_processes() {
         }
         assert_eq!(count, 0);
     }
-    assert_eq!(heap.check().expect("a sound heap").objects, 1 + 2 * GROWN_BY);
+    assert_eq!(
+        heap.check().expect("a sound heap").objects,
+        1 + 2 * GROWN_BY
+    );
     assert!(heap.size() > 200 << 20 && heap.stats().spans >= 3);
 }
 
@@ -406,7 +412,9 @@ fn holder(path: &Path) -> Child {
     let mut said = [0];
     while said == [0] {
         std::thread::sleep(Duration::from_millis(2));
-        acknowledged(path).read_exact_at(&mut said, 0).expect("a file");
+        acknowledged(path)
+            .read_exact_at(&mut said, 0)
+            .expect("a file");
     }
     child
 }
@@ -460,9 +468,16 @@ fn more_processes_than_slots_are_refused() {
     let Err(error @ Error::Processes { slots: 3 }) = refused else {
         panic!("{refused:?}");
     };
-    assert!(error.to_string().contains("3 processes have the heap"), "{error}");
+    assert!(
+        error.to_string().contains("3 processes have the heap"),
+        "{error}"
+    );
     // One that leaves, and one that dies, make room.
-    others.pop().expect("it is there").close().expect("it leaves");
+    others
+        .pop()
+        .expect("it is there")
+        .close()
+        .expect("it leaves");
     others.push(Heap::open(&path, &options).expect("it opens"));
     drop(others.pop().expect("it is there").into_memory());
     others.push(Heap::open(&path, &options).expect("it opens"));

@@ -21,17 +21,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Stops the thread at a step, and lets nothing of it reach the pool from then on.
-struct Killer {
+pub(crate) struct Killer {
     /// Stores, flushes and fences still to be done; `OFF` while it is not counting.
-    left: AtomicU64,
-    recorder: Recorder,
-    release: Release,
+    pub left: AtomicU64,
+    pub recorder: Recorder,
+    pub release: Release,
 }
 
 /// The panic payload of a kill.
-struct Killed;
+pub(crate) struct Killed;
 
-const OFF: u64 = u64::MAX;
+pub(crate) const OFF: u64 = u64::MAX;
 const DEAD: u64 = 0;
 
 impl Killer {

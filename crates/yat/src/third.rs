@@ -19,12 +19,12 @@ use std::thread::JoinHandle;
 const STOPS: u64 = 2;
 
 /// Stops its thread at a fence.
-struct Pauser {
-    recorder: Recorder,
+pub(crate) struct Pauser {
+    pub recorder: Recorder,
     /// Fences until it stops; 0: it has.
-    left: AtomicU64,
-    paused: SyncSender<()>,
-    go: Mutex<Receiver<()>>,
+    pub left: AtomicU64,
+    pub paused: SyncSender<()>,
+    pub go: Mutex<Receiver<()>>,
 }
 
 impl Observer for Pauser {
@@ -52,7 +52,7 @@ impl Observer for Pauser {
 
 /// Lets a stopped third call go on: whoever sleeps on a lock that it may hold does this first.
 #[derive(Clone)]
-pub(crate) struct Release(SyncSender<()>);
+pub(crate) struct Release(pub SyncSender<()>);
 
 impl Release {
     /// Lets it go on, or lets its next stop be none.

@@ -1,9 +1,9 @@
 //! Goal: whatever power loss leaves of a heap, recovery finds what committed and nothing else.
 //! Method: every crash image of workloads on small heaps with two lanes; of some also crashes
-//! of recoveries, to depth two.
+//! of recoveries, to depth two. Two processes that share a heap hand lanes and chunks over.
 
 use yat::explore::{Counts, Options, explore};
-use yat::heap::{Heaps, recovered, sets};
+use yat::heap::{Heaps, recovered, sets, shared, shared_recovered};
 
 fn all(workloads: &[Heaps], depth: usize) -> Counts {
     let options = Options {
@@ -44,6 +44,20 @@ fn every_image_is_recovered() {
 #[test]
 fn recoveries_may_be_crashed_twice() {
     let counts = all(&recovered(), 2);
+    assert_eq!(counts.sampled, 0);
+    assert!(counts.nested > 0);
+}
+
+#[test]
+fn two_processes_hand_lanes_over() {
+    let counts = all(&shared(), 0);
+    assert_eq!(counts.sampled, 0);
+    assert!(counts.images > 10 * counts.points);
+}
+
+#[test]
+fn recoveries_of_two_processes_may_be_crashed_twice() {
+    let counts = all(&shared_recovered(), 2);
     assert_eq!(counts.sampled, 0);
     assert!(counts.nested > 0);
 }

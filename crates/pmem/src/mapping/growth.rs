@@ -44,7 +44,12 @@ impl Pmem {
         };
         self.may_become(len)?;
         let file = self.longer_file(path)?;
+        let there = file.metadata().map_or(0, |metadata| metadata.len());
         lengthen_file(path, &file, len, sparse)?;
+        if there > from && !sparse {
+            // Whoever made it longer may have died before it had space.
+            allocate(path, &file, from, there.min(len))?;
+        }
         self.extend_by(Some(&file), len)?;
         if !sparse && self.medium().kind == MediumKind::Tmpfs {
             // Pages of a new pool are populated now, and not under somebody's store.
@@ -171,49 +176,61 @@ impl Pmem {
     }
 }
 
+/// A file can't have `wanted` bytes, or space for them.
+fn refused(path: &Path, wanted: u64, source: io::Error) -> Error {
+    match source.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Error::NoSpace {
+            path: path.into(),
+            wanted,
+            source,
+        },
+        _ => Error::Resize {
+            path: path.into(),
+            wanted,
+            source,
+        },
+    }
+}
+
 /// Makes a pool's file `len` bytes long, if it is shorter, with space for all that is new unless
 /// `sparse`. Without space it keeps its length.
 ///
 /// # Errors
 /// `NoSpace`, `Resize`.
 pub fn lengthen_file(path: &Path, file: &File, len: u64, sparse: bool) -> Result<(), Error> {
-    let failed = |source: io::Error| match source.raw_os_error() {
-        Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Error::NoSpace {
-            path: path.into(),
-            wanted: len,
-            source,
-        },
-        _ => Error::Resize {
-            path: path.into(),
-            wanted: len,
-            source,
-        },
-    };
+    let failed = |source| refused(path, len, source);
     let from = file.metadata().map_err(failed)?.len();
-    let at = |bytes: u64| {
-        libc::off_t::try_from(bytes).map_err(|_| failed(io::Error::from_raw_os_error(libc::EFBIG)))
-    };
     if len <= from {
         return Ok(());
     }
-    let (start, more) = (at(from)?, at(len - from)?);
-    at(len)?;
+    if libc::off_t::try_from(len).is_err() {
+        return Err(failed(io::Error::from_raw_os_error(libc::EFBIG)));
+    }
     file.set_len(len).map_err(failed)?;
     if sparse {
         return Ok(());
     }
+    allocate(path, file, from, len).inspect_err(|_| {
+        // What is told is why there is no space, and not that it stays too long.
+        let _ = file.set_len(from);
+    })
+}
+
+/// Gives a file's bytes `from..end` space.
+fn allocate(path: &Path, file: &File, from: u64, end: u64) -> Result<(), Error> {
+    let failed = |errno: i32| {
+        let source = io::Error::from_raw_os_error(errno);
+        refused(path, end, source)
+    };
+    let at = |bytes: u64| libc::off_t::try_from(bytes).map_err(|_| failed(libc::EFBIG));
+    let (start, more) = (at(from)?, at(end - from)?);
     loop {
         // SAFETY: no memory is involved. (Falls back to writing zeros where
         // the file system has no fallocate.)
         match unsafe { libc::posix_fallocate(file.as_raw_fd(), start, more) } {
             0 => return Ok(()),
             libc::EINTR => {}
-            errno => {
-                // The error tells why there is no space; a failure to cut the file again goes
-                // unsaid.
-                let _ = file.set_len(from);
-                return Err(failed(io::Error::from_raw_os_error(errno)));
-            }
+            errno => return Err(failed(errno)),
         }
     }
 }

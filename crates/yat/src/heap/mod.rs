@@ -3,16 +3,22 @@
 //! A heap has a directory, which is its root: an object of [`SLOTS`] pointers. Each step is a
 //! transaction, or two at once, on a lane of its choice. The state that is seen is each object in
 //! the directory, word by word; an object that is in no slot, or in two, is a violation.
+//!
+//! Two processes that share a heap are two attachments to one file, in one thread: each is a CPU of
+//! its own.
 
+pub mod kill;
 mod sets;
 
-pub use sets::{recovered, sets};
+pub use sets::{killed, recovered, sets, shared, shared_recovered};
 
 use crate::program::{Moment, Program, accepts_equal};
+use crate::trace::on_cpu;
 use pmem::Pmem;
 use pmem::record::Observer;
 use pmlib::{Error, Heap, Options, Tx};
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Pointers in the directory.
@@ -52,6 +58,12 @@ pub enum Step {
     Around(Vec<Act>, Vec<Act>),
     /// The heap is left clean and opened again.
     Reopen,
+    /// One transaction of the second process on a lane.
+    Second(usize, Vec<Act>),
+    /// A transaction on lane 0, during which one of the second process on lane 1 begins and ends.
+    AroundSecond(Vec<Act>, Vec<Act>),
+    /// The second process leaves, and comes again.
+    Rejoin,
 }
 
 impl fmt::Display for Step {
@@ -60,6 +72,14 @@ impl fmt::Display for Step {
             Step::One(lane, acts) => write!(f, "lane {lane}: {acts:?}"),
             Step::Around(outer, inner) => write!(f, "lane 0: {outer:?} around lane 1: {inner:?}"),
             Step::Reopen => f.write_str("reopen"),
+            Step::Second(lane, acts) => write!(f, "second process, lane {lane}: {acts:?}"),
+            Step::AroundSecond(outer, inner) => {
+                write!(
+                    f,
+                    "lane 0: {outer:?} around second process, lane 1: {inner:?}"
+                )
+            }
+            Step::Rejoin => f.write_str("second process leaves and comes"),
         }
     }
 }
@@ -73,6 +93,45 @@ pub struct Heaps {
     pub steps: Vec<Step>,
     /// Bytes of a lane.
     pub lane_bytes: u64,
+    /// Two processes have the heap.
+    pub is_shared: bool,
+}
+
+/// A heap that is attached, by one process or by two.
+pub struct Attached {
+    heap: Heap,
+    second: Option<Second>,
+}
+
+/// The second process that has a heap.
+struct Second {
+    heap: Option<Heap>,
+    path: PathBuf,
+    observer: Arc<dyn Observer>,
+}
+
+impl Drop for Second {
+    fn drop(&mut self) {
+        // The directory was made for this heap alone.
+        if let Some(dir) = self.path.parent() {
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    }
+}
+
+impl Attached {
+    /// Does something as the second process.
+    fn as_second<T>(
+        &mut self,
+        body: impl FnOnce(&mut Heap) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let second = self.second.as_mut().and_then(|second| second.heap.as_mut());
+        let heap = second.ok_or(Error::Broken)?;
+        on_cpu(1);
+        let done = body(heap);
+        on_cpu(0);
+        done
+    }
 }
 
 /// For each slot, the words of its object.
@@ -84,11 +143,54 @@ impl Heaps {
             lanes: 2,
             lane_bytes: self.lane_bytes,
             seed: 7,
+            max: if self.is_shared { MEMORY_BYTES } else { 0 },
             ..Options::default()
         }
     }
 
-    fn run(&self, heap: &mut Heap, step: &Step, nth: u64) -> Result<(), Error> {
+    fn open(&self, path: &Path, observer: &Arc<dyn Observer>) -> Result<Heap, Error> {
+        Heap::open_observed(path, &self.options(), observer.clone())
+    }
+
+    /// Does a step that only two processes can do.
+    fn run_second(&self, both: &mut Attached, step: &Step, nth: u64) -> Result<(), Error> {
+        let directory = both.heap.root()?;
+        match step {
+            Step::Second(lane, acts) => both.as_second(|heap| {
+                let mut tx = heap.begin_on(*lane);
+                do_all(&mut tx, directory, acts, nth)?;
+                heap.commit(tx)
+            }),
+            Step::AroundSecond(outer, inner) => {
+                let Attached { heap, second } = both;
+                let mut tx = heap.begin_on(0);
+                do_all(&mut tx, directory, outer, nth)?;
+                let other = second.as_ref().and_then(|second| second.heap.as_ref());
+                let other = other.ok_or(Error::Broken)?;
+                on_cpu(1);
+                let mut inner_tx = other.begin_on(1);
+                do_all(&mut inner_tx, directory, inner, nth + 100)?;
+                other.commit(inner_tx)?;
+                on_cpu(0);
+                heap.commit(tx)
+            }
+            _ => {
+                let Some(second) = &mut both.second else {
+                    return Err(Error::Broken);
+                };
+                on_cpu(1);
+                if let Some(heap) = second.heap.take() {
+                    heap.close()?;
+                }
+                second.heap = Some(self.open(&second.path, &second.observer)?);
+                on_cpu(0);
+                Ok(())
+            }
+        }
+    }
+
+    fn run(&self, both: &mut Attached, step: &Step, nth: u64) -> Result<(), Error> {
+        let heap = &mut both.heap;
         let directory = heap.root()?;
         match step {
             Step::One(lane, acts) => {
@@ -110,8 +212,17 @@ impl Heaps {
                 *heap = Heap::attach(left)?;
                 Ok(())
             }
+            step => self.run_second(both, step, nth),
         }
     }
+}
+
+/// A heap's file in a directory of its own, with more bytes than the heap has yet.
+fn file_for(len: u64) -> Result<Pmem, String> {
+    let dir = tempfile::tempdir_in("/dev/shm").map_err(|error| error.to_string())?;
+    let path = dir.keep().join("heap");
+    let options = pmem::MapOptions::default();
+    Pmem::create(&path, len, false, true, &options).map_err(|error| error.to_string())
 }
 
 /// The word at `at` of an object, in a transaction.
@@ -170,7 +281,7 @@ fn text(error: Error) -> String {
 }
 
 impl Program for Heaps {
-    type Running = Heap;
+    type Running = Attached;
     type Visible = Seen;
 
     fn name(&self) -> String {
@@ -179,7 +290,10 @@ impl Program for Heaps {
     }
 
     fn setup(&self) -> Result<Pmem, String> {
-        let mem = Pmem::private(MEMORY_BYTES);
+        let mem = match self.is_shared {
+            false => Pmem::private(MEMORY_BYTES),
+            true => file_for(MEMORY_BYTES)?,
+        };
         // Bytes that nobody has written yet are not zero, so that reading them shows.
         mem.poke(0, &vec![0xdb; MEMORY_BYTES as usize]);
         Heap::format(&mem, HEAP_BYTES, &self.options()).map_err(text)?;
@@ -190,18 +304,35 @@ impl Program for Heaps {
         Heap::volatile(mem)
     }
 
-    fn attach(&self, mut mem: Pmem, observer: Arc<dyn Observer>) -> Result<Heap, String> {
-        mem.observe(Some(observer));
-        Heap::attach(mem).map_err(text)
+    fn attach(&self, mut mem: Pmem, observer: Arc<dyn Observer>) -> Result<Attached, String> {
+        let Some(path) = mem.path().map(Path::to_path_buf) else {
+            mem.observe(Some(observer));
+            let heap = Heap::attach(mem).map_err(text)?;
+            return Ok(Attached { heap, second: None });
+        };
+        drop(mem);
+        let heap = self.open(&path, &observer).map_err(text)?;
+        on_cpu(1);
+        let second = Second {
+            heap: Some(self.open(&path, &observer).map_err(text)?),
+            path,
+            observer,
+        };
+        on_cpu(0);
+        Ok(Attached {
+            heap,
+            second: Some(second),
+        })
     }
 
-    fn prepare(&self, heap: &mut Heap) -> Result<(), String> {
+    fn prepare(&self, both: &mut Attached) -> Result<(), String> {
+        let heap = &mut both.heap;
         let mut tx = heap.begin_on(0);
         let directory = tx.alloc(SLOTS * 8).map_err(text)?;
         tx.set_root(directory).map_err(text)?;
         heap.commit(tx).map_err(text)?;
         for (nth, step) in self.prepared.iter().enumerate() {
-            self.run(heap, step, 900 + nth as u64).map_err(text)?;
+            self.run(both, step, 900 + nth as u64).map_err(text)?;
         }
         Ok(())
     }
@@ -214,36 +345,23 @@ impl Program for Heaps {
         self.steps[step].to_string()
     }
 
-    fn step(&self, heap: &mut Heap, step: usize) -> Result<(), String> {
-        self.run(heap, &self.steps[step], step as u64 + 1)
+    fn step(&self, both: &mut Attached, step: usize) -> Result<(), String> {
+        self.run(both, &self.steps[step], step as u64 + 1)
             .map_err(text)
     }
 
-    fn inspect(&self, heap: &mut Heap) -> Result<Seen, String> {
-        look(heap).map_err(text)
+    fn inspect(&self, both: &mut Attached) -> Result<Seen, String> {
+        look(&both.heap).map_err(text)
     }
 
-    fn check(&self, heap: &mut Heap) -> Result<(), String> {
-        let census = heap.check().map_err(text)?;
-        let seen = look(heap).map_err(text)?;
-        let objects = 1 + seen.iter().flatten().count() as u64;
-        if census.objects != objects {
-            return Err(format!(
-                "{} objects are allocated, and {objects} can be reached",
-                census.objects
-            ));
-        }
-        let bytes = census.own_bytes + census.free_bytes + census.object_bytes;
-        let runs = heap.size() - census.spare_bytes - bytes;
-        if runs != 0 {
-            return Err(format!("{runs} bytes are nothing"));
-        }
-        Ok(())
+    fn check(&self, both: &mut Attached) -> Result<(), String> {
+        check(&both.heap)
     }
 
     fn accepts(&self, seen: &Seen, moment: &Moment<'_, Seen>) -> Result<(), String> {
         // The inner one of two transactions in one step commits first.
-        if let (Step::Around(_, inner), false) = (&self.steps[moment.step], moment.returned)
+        if let (Step::Around(_, inner) | Step::AroundSecond(_, inner), false) =
+            (&self.steps[moment.step], moment.returned)
             && let [before, after] = moment.allowed()
         {
             let mut between = before.clone();
@@ -257,7 +375,8 @@ impl Program for Heaps {
         accepts_equal(seen, moment)
     }
 
-    fn go_on(&self, heap: &mut Heap) -> Result<(), String> {
+    fn go_on(&self, both: &mut Attached) -> Result<(), String> {
+        let heap = &both.heap;
         let before = look(heap).map_err(text)?;
         let directory = heap.root().map_err(text)?;
         for lane in [1, 0] {
@@ -265,7 +384,7 @@ impl Program for Heaps {
             use_all(&mut tx, directory).map_err(text)?;
             heap.commit(tx).map_err(text)?;
         }
-        self.check(heap)?;
+        check(heap)?;
         let after = look(heap).map_err(text)?;
         let expected: Seen = before
             .into_iter()
@@ -276,9 +395,29 @@ impl Program for Heaps {
             .ok_or(format!("{expected:?} was to be, and there is {after:?}"))
     }
 
-    fn detach(&self, heap: Heap) -> Option<Pmem> {
-        Some(heap.into_memory())
+    fn detach(&self, both: Attached) -> Option<Pmem> {
+        let is_private = both.second.is_none();
+        is_private.then(|| both.heap.into_memory())
     }
+}
+
+/// Objects are those that can be reached, and every byte is something.
+fn check(heap: &Heap) -> Result<(), String> {
+    let census = heap.check().map_err(text)?;
+    let seen = look(heap).map_err(text)?;
+    let objects = 1 + seen.iter().flatten().count() as u64;
+    if census.objects != objects {
+        return Err(format!(
+            "{} objects are allocated, and {objects} can be reached",
+            census.objects
+        ));
+    }
+    let bytes = census.own_bytes + census.free_bytes + census.object_bytes;
+    let runs = heap.size() - census.spare_bytes - bytes;
+    if runs != 0 {
+        return Err(format!("{runs} bytes are nothing"));
+    }
+    Ok(())
 }
 
 /// An object's words after `use_all`, twice.

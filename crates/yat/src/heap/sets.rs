@@ -11,7 +11,142 @@ fn workload(prepared: &[Step], steps: &[Step]) -> Heaps {
         prepared: prepared.to_vec(),
         steps: steps.to_vec(),
         lane_bytes: 4096,
+        is_shared: false,
     }
+}
+
+fn second(lane: usize, acts: &[Act]) -> Step {
+    Step::Second(lane, acts.to_vec())
+}
+
+/// Workloads of two processes: lanes and chunks are handed over.
+#[must_use]
+pub fn shared() -> Vec<Heaps> {
+    use Act::{Edit, Free, Make};
+    let objects = two_objects();
+    let sequences = [
+        vec![
+            one(0, &[Edit(1, 1)]),
+            second(0, &[Edit(1, 1)]),
+            one(0, &[Edit(1, 1)]),
+        ],
+        vec![
+            one(0, &[Edit(0, 2)]),
+            second(0, &[Edit(1, 1)]),
+            second(0, &[Edit(1, 1)]),
+        ],
+        vec![
+            second(0, &[Edit(0, 2)]),
+            one(1, &[Edit(0, 1)]),
+            one(0, &[Edit(1, 1)]),
+            second(1, &[Edit(0, 1)]),
+        ],
+        vec![
+            one(0, &[Make(2, 64)]),
+            second(0, &[Free(2)]),
+            second(0, &[Make(3, 64)]),
+            one(0, &[Make(2, 64)]),
+        ],
+        vec![
+            one(0, &[Make(2, 64)]),
+            second(1, &[Free(2), Make(3, 64)]),
+            one(1, &[Edit(3, 1)]),
+            one(0, &[Make(2, 64)]),
+        ],
+        vec![
+            second(1, &[Make(2, 70_000)]),
+            one(1, &[Free(2)]),
+            second(1, &[Edit(1, 1)]),
+            second(1, &[Make(2, 70_000)]),
+        ],
+        vec![
+            second(0, &[Edit(1, 1)]),
+            Step::Rejoin,
+            one(0, &[Edit(1, 1)]),
+        ],
+        vec![
+            one(0, &[Edit(1, 1)]),
+            Step::Rejoin,
+            second(0, &[Edit(1, 1)]),
+        ],
+        vec![Step::AroundSecond(vec![Make(2, 64)], vec![Free(1)])],
+        vec![Step::AroundSecond(vec![Edit(0, 2)], vec![Edit(1, 1)])],
+    ];
+    let mut all: Vec<Heaps> = sequences
+        .iter()
+        .map(|steps| workload(&objects, steps))
+        .collect();
+    // The heap grows, and the other process uses what was added.
+    let mut full = objects.clone();
+    full.push(one(0, &[Make(2, 600_000)]));
+    all.push(workload(
+        &full,
+        &[one(0, &[Make(3, 400_000)]), second(1, &[Edit(3, 1)])],
+    ));
+    for heap in &mut all {
+        heap.is_shared = true;
+    }
+    all
+}
+
+/// Of two processes, those that leave several records to a recovery that is crashed too.
+#[must_use]
+pub fn shared_recovered() -> Vec<Heaps> {
+    use Act::Edit;
+    let objects = two_objects();
+    let sequences = [
+        vec![one(0, &[Edit(1, 1)]), second(0, &[Edit(1, 1)])],
+        vec![
+            one(0, &[Edit(1, 1)]),
+            second(0, &[Edit(0, 1)]),
+            one(1, &[Edit(1, 1)]),
+        ],
+        vec![second(1, &[Edit(1, 1)]), one(0, &[Edit(1, 1)])],
+    ];
+    let shared = |steps: &Vec<Step>| Heaps {
+        is_shared: true,
+        ..workload(&objects, steps)
+    };
+    sequences.iter().map(shared).collect()
+}
+
+/// Workloads each of whose calls is killed at each of its stores: transactions on lane 0.
+#[must_use]
+pub fn killed() -> Vec<Heaps> {
+    use Act::{Edit, Fails, Free, Make};
+    let objects = two_objects();
+    let sequences = [
+        vec![one(0, &[Edit(0, 1)]), one(0, &[Edit(1, 1), Edit(0, 2)])],
+        vec![one(0, &[Edit(0, 10)])],
+        vec![one(0, &[Make(2, 64)]), one(0, &[Free(2)])],
+        vec![one(0, &[Make(2, 16)])],
+        vec![one(0, &[Make(2, 1000), Free(1)])],
+        vec![one(0, &[Make(2, 70_000)]), one(0, &[Free(2)])],
+        vec![one(0, &[Make(2, 70_000), Make(3, 140_000)])],
+        vec![one(0, &[Fails(1)]), one(0, &[Make(2, 64), Fails(1)])],
+        vec![one(0, &[Free(0), Free(1)]), one(0, &[Make(2, 1280)])],
+        // What the lane did last is not fenced.
+        vec![one(1, &[Edit(1, 1)]), one(0, &[Edit(1, 1)])],
+        vec![one(0, &[Edit(1, 1)]), one(0, &[Edit(0, 1)])],
+    ];
+    let mut all: Vec<Heaps> = sequences
+        .iter()
+        .map(|steps| workload(&objects, steps))
+        .collect();
+    // Records that need chunks beside the ring.
+    let mut long = objects.clone();
+    long.push(one(0, &[Make(2, 8192)]));
+    let mut long = workload(&long, &[one(0, &[Edit(2, 60), Edit(0, 10)])]);
+    long.lane_bytes = 1024;
+    all.push(long);
+    // There is no room, and then the heap grows.
+    let mut full = objects.clone();
+    full.push(one(0, &[Make(2, 600_000)]));
+    all.push(workload(&full, &[one(0, &[Make(3, 400_000)])]));
+    for heap in &mut all {
+        heap.is_shared = true;
+    }
+    all
 }
 
 /// A few objects: slots 0 (large enough for ten edits) and 1.

@@ -1,0 +1,449 @@
+//! The kill model of a heap: a process is stopped before its n-th store of any kind, flush or fence,
+//! while a third one is in the middle of a transaction; another one cleans up on the live memory.
+//! Then the third goes on, what is there is compared, power fails, and what was seen must still be
+//! there. No place and no chunk may stay taken.
+
+use super::{Act, Attached, HEAP_BYTES, Heaps, MEMORY_BYTES, SLOTS, Seen, Step};
+use super::{bumped, check, file_for, look, set, text, use_all, word};
+use crate::kill::{Killed, Killer, OFF};
+use crate::memory::Pending;
+use crate::program::Program;
+use crate::quiet::quietly;
+use crate::third::{Pauser, Release, Survivor};
+use crate::trace::Recorder;
+use pmem::Pmem;
+use pmem::record::Observer;
+use pmlib::{Error, Heap, Options};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// The third one's objects: chunks of its own, and one beside the others'.
+const APART: u64 = 6;
+const BESIDE: u64 = 7;
+/// What it stores in one of them.
+const MARK: u64 = 0x3333;
+/// Where it waits meanwhile: with a chunk locked that nobody needs, with one that all need, and
+/// before its commit.
+const VARIANTS: u64 = 3;
+
+/// What the process that is killed does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A step of the workload.
+    Step(usize),
+    /// It attaches.
+    Attach,
+    /// It leaves.
+    Leave,
+    /// It cleans up after one that was killed before that many stores of the first step.
+    Rescue(u64),
+}
+
+/// How the survivor finds out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finds {
+    /// It looks for the dead.
+    Looking,
+    /// It needs what they held.
+    Waiting,
+}
+
+fn options(program: &Heaps) -> Options {
+    Options {
+        lanes: 4,
+        ..program.options()
+    }
+}
+
+/// The third process: a thread in the middle of a transaction.
+struct Third {
+    go: SyncSender<()>,
+    pauser: Arc<Pauser>,
+    thread: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl Third {
+    /// Begins its transaction, and waits until it has stopped.
+    fn begin(path: &Path, options: &Options, variant: u64, recorder: Recorder) -> Third {
+        let (paused, is_paused) = sync_channel(2);
+        let (go, may_go) = sync_channel(1);
+        let pauser = Arc::new(Pauser {
+            recorder,
+            left: AtomicU64::new(0),
+            paused: paused.clone(),
+            go: Mutex::new(may_go),
+        });
+        let (path, options, observer) = (path.to_path_buf(), *options, pauser.clone());
+        let thread = std::thread::spawn(move || {
+            let heap = Heap::open_observed(&path, &options, observer.clone())?;
+            let directory = heap.root()?;
+            let mut tx = heap.begin_on(1);
+            let slot = if variant == 0 { APART } else { BESIDE };
+            let object = word(&tx, directory, slot * 8)?;
+            set(&mut tx, object, 0, MARK)?;
+            if variant == 2 {
+                let made = tx.alloc(64)?;
+                tx.lock(object)?;
+                tx.free(made)?;
+                let _ = paused.send(());
+                let _ = observer.go.lock().expect("one thread").recv();
+            } else {
+                observer.left.store(1, Ordering::SeqCst);
+            }
+            heap.commit(tx)?;
+            // It stays attached, and lives.
+            std::mem::forget(heap);
+            Ok(())
+        });
+        // An error before shows at the end.
+        let _ = is_paused.recv();
+        Third {
+            go,
+            pauser,
+            thread: Some(thread),
+        }
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        let _ = self.go.try_send(());
+        let thread = self.thread.take().expect("it ends once");
+        let done = thread.join().map_err(|_| "the third one panicked")?;
+        done.map_err(|error| format!("the third one: {error}"))
+    }
+}
+
+impl Drop for Third {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            let _ = self.end();
+        }
+    }
+}
+
+/// A heap in a file, and the one who survives.
+struct Arena<'a> {
+    program: &'a Heaps,
+    path: PathBuf,
+    other: Heap,
+    survivor: Arc<Survivor>,
+    third: Third,
+}
+
+impl Drop for Arena<'_> {
+    fn drop(&mut self) {
+        if let Some(dir) = self.path.parent() {
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    }
+}
+
+impl<'a> Arena<'a> {
+    fn new(program: &'a Heaps, variant: u64) -> Result<Arena<'a>, String> {
+        let options = options(program);
+        let mem = file_for(MEMORY_BYTES)?;
+        mem.poke(0, &vec![0xdb; MEMORY_BYTES as usize]);
+        Heap::format(&mem, HEAP_BYTES, &options).map_err(text)?;
+        let path = mem.path().expect("a file").to_path_buf();
+        let survivor = Arc::new(Survivor {
+            recorder: Recorder::new(Heap::volatile(&mem)).beside(1),
+            release: Mutex::default(),
+        });
+        drop(mem);
+        let open = || Heap::open_observed(&path, &options, survivor.clone());
+        let mut both = Attached {
+            heap: open().map_err(text)?,
+            second: None,
+        };
+        program.prepare(&mut both)?;
+        let acts = [Act::Make(APART, 70_000), Act::Make(BESIDE, 64)];
+        program
+            .run(&mut both, &Step::One(0, acts.to_vec()), 0)
+            .map_err(text)?;
+        let third = Third::begin(&path, &options, variant, survivor.recorder.beside(2));
+        *survivor.release.lock().expect("nobody has it") = Some(Release(third.go.clone()));
+        Ok(Arena {
+            program,
+            path,
+            other: both.heap,
+            survivor,
+            third,
+        })
+    }
+
+    /// A process that is going to be killed.
+    fn victim(&self) -> Arc<Killer> {
+        Arc::new(Killer {
+            left: AtomicU64::new(OFF),
+            recorder: self.survivor.recorder.beside(0),
+            release: Release(self.third.go.clone()),
+        })
+    }
+
+    fn attach(&self, observer: Arc<dyn Observer>) -> Result<Attached, Error> {
+        let heap = Heap::open_observed(&self.path, &options(self.program), observer)?;
+        Ok(Attached { heap, second: None })
+    }
+
+    /// Kills a process before the n-th store of `call`; `false`: that came to its end before.
+    fn killed(
+        &self,
+        killer: &Killer,
+        stores: u64,
+        call: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<bool, String> {
+        killer.recorder.start();
+        killer.left.store(stores, Ordering::Relaxed);
+        let answer = catch_unwind(AssertUnwindSafe(call));
+        match answer {
+            Ok(answer) => {
+                killer.left.store(OFF, Ordering::Relaxed);
+                answer.map_err(text)?;
+                Ok(false)
+            }
+            Err(payload) if payload.is::<Killed>() => Ok(true),
+            Err(payload) => resume_unwind(payload),
+        }
+    }
+
+    /// Steps before the one in question.
+    fn run_to(&self, victim: &mut Attached, steps: usize) -> Result<(), String> {
+        for step in 0..steps {
+            self.program.step(victim, step)?;
+        }
+        Ok(())
+    }
+
+    /// One process does what is asked and is killed; `None`: it came to its end before.
+    fn die(&self, what: What, stores: u64) -> Result<Option<Pending>, String> {
+        let killer = self.victim();
+        let observer = || killer.clone() as Arc<dyn Observer>;
+        let begin = || {
+            self.survivor.recorder.start();
+            self.third.pauser.recorder.start();
+            Pending::new(image(&self.path))
+        };
+        let (pending, is_dead) = match what {
+            What::Attach => {
+                let pending = begin();
+                let attach = || {
+                    let attached = self.attach(observer())?;
+                    drop(attached.heap.into_memory());
+                    Ok(())
+                };
+                (pending, self.killed(&killer, stores, attach)?)
+            }
+            What::Step(step) => {
+                let mut victim = self.attach(observer()).map_err(text)?;
+                self.run_to(&mut victim, step)?;
+                let pending = begin();
+                let run = || {
+                    let step = (&self.program.steps[step], step as u64 + 1);
+                    self.program.run(&mut victim, step.0, step.1)
+                };
+                let is_dead = self.killed(&killer, stores, run)?;
+                drop(victim.heap.into_memory());
+                (pending, is_dead)
+            }
+            What::Leave => {
+                let mut victim = self.attach(observer()).map_err(text)?;
+                self.run_to(&mut victim, self.program.steps.len())?;
+                let pending = begin();
+                let leave = || victim.heap.close().map(drop);
+                (pending, self.killed(&killer, stores, leave)?)
+            }
+            What::Rescue(first) => {
+                let mut victim = self.attach(observer()).map_err(text)?;
+                let second = self.victim();
+                let rescuer = self.attach(second.clone()).map_err(text)?;
+                let pending = begin();
+                let run = || self.program.run(&mut victim, &self.program.steps[0], 1);
+                let is_first_dead = self.killed(&killer, first, run)?;
+                drop(victim.heap.into_memory());
+                let rescue = || rescuer.heap.recover_dead().map(drop);
+                let is_dead = self.killed(&second, stores, rescue)?;
+                drop(rescuer.heap.into_memory());
+                (pending, is_first_dead && is_dead)
+            }
+        };
+        Ok(is_dead.then_some(pending))
+    }
+
+    /// Cleans up, lets the third one go on, and judges what is there; answers whether what the dead
+    /// one did was undone.
+    fn judge(
+        mut self,
+        what: What,
+        finds: Finds,
+        mut pending: Pending,
+        history: &[Seen],
+    ) -> Result<bool, String> {
+        if finds == Finds::Waiting {
+            let directory = self.other.root().map_err(text)?;
+            for _ in 0..2 {
+                let mut tx = self.other.begin_on(2);
+                use_all(&mut tx, directory).map_err(text)?;
+                self.other.commit(tx).map_err(text)?;
+            }
+        }
+        self.other.recover_dead().map_err(text)?;
+        self.third.end()?;
+        let trace = self.survivor.recorder.stop();
+        for event in &trace.events {
+            pending.apply(&trace, event);
+        }
+        check(&self.other)?;
+        let seen = look(&self.other).map_err(text)?;
+        let allowed = match what {
+            What::Step(step) => &history[step..step + 2],
+            What::Attach => &history[..1],
+            What::Leave => &history[history.len() - 1..],
+            What::Rescue(_) => &history[..2],
+        };
+        let is = |state: &Seen| {
+            let expected = state.iter().map(|object| match finds {
+                Finds::Looking => object.clone(),
+                Finds::Waiting => object.clone().map(bumped),
+            });
+            same(&seen, &expected.collect())
+        };
+        if !allowed.iter().any(is) {
+            return Err(format!("seen: {seen:?}\nallowed: {allowed:?}"));
+        }
+        let durable = attached(&pending.durable).map_err(|text| format!("power loss: {text}"))?;
+        check(&durable).map_err(|text| format!("power loss: {text}"))?;
+        let after = look(&durable).map_err(text)?;
+        if after != seen {
+            return Err(format!("then power loss: {after:?}, before it: {seen:?}"));
+        }
+        // The same heap, of which all that is volatile is made anew, has no more room.
+        let anew = attached(&image(&self.path))?;
+        let (room, all) = (fill(&self.other)?, fill(&anew)?);
+        if room != all {
+            return Err(format!(
+                "room for {room:?} objects, and there are {all:?} places"
+            ));
+        }
+        check(&self.other)?;
+        Ok(is(&allowed[0]))
+    }
+}
+
+/// The bytes of a heap's file as all see them.
+fn image(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_default()
+}
+
+fn attached(bytes: &[u8]) -> Result<Heap, String> {
+    let mem = Pmem::private(bytes.len() as u64);
+    mem.poke(0, bytes);
+    Heap::attach(mem).map_err(text)
+}
+
+/// Whether two states are the same, but for what the third one did, of whose objects only one
+/// changes.
+fn same(seen: &Seen, expected: &Seen) -> bool {
+    let pairs = seen.iter().zip(expected).enumerate();
+    seen.len() == expected.len()
+        && pairs
+            .take(SLOTS as usize)
+            .all(|(slot, (seen, expected))| match (seen, expected) {
+                (Some(seen), Some(expected)) if slot as u64 >= APART => {
+                    let marked = (MARK..=MARK + 2).contains(&seen[0]);
+                    (seen[0] == expected[0] || marked) && seen[1..] == expected[1..]
+                }
+                (seen, expected) => seen == expected,
+            })
+}
+
+/// How many objects of some sizes there is room for, one size after the other.
+fn fill(heap: &Heap) -> Result<Vec<u64>, String> {
+    let mut counts = Vec::new();
+    for size in [130_000, 65_536, 1280, 1000, 64, 16] {
+        let mut count = 0;
+        loop {
+            let mut tx = heap.begin_on(2);
+            match tx.alloc(size) {
+                Ok(_) => heap.commit(tx).map_err(text)?,
+                Err(Error::Full { .. }) => break,
+                Err(error) => return Err(format!("filling it: {error}")),
+            }
+            count += 1;
+        }
+        counts.push(count);
+    }
+    Ok(counts)
+}
+
+/// The states before the first step, after it, ..., with the third one's transaction.
+fn history(program: &Heaps) -> Result<Vec<Seen>, String> {
+    let mut arena = Arena::new(program, 0)?;
+    arena.third.end()?;
+    let mut seen = vec![look(&arena.other).map_err(text)?];
+    let mut victim = arena.attach(arena.victim()).map_err(text)?;
+    for step in 0..program.steps() {
+        program.step(&mut victim, step)?;
+        seen.push(look(&arena.other).map_err(text)?);
+    }
+    Ok(seen)
+}
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kills {
+    /// Kills, each judged.
+    pub kills: u64,
+    /// Those whose call was undone.
+    pub undone: u64,
+}
+
+impl std::ops::AddAssign for Kills {
+    fn add_assign(&mut self, other: Kills) {
+        self.kills += other.kills;
+        self.undone += other.undone;
+    }
+}
+
+/// Kills a process before each store, flush and fence of what it does; the third one waits at
+/// another place each time.
+///
+/// # Errors
+/// The first violation.
+pub fn kill_everywhere(program: &Heaps, what: What, finds: Finds) -> Result<Kills, String> {
+    let name = format!("{}: {what:?}, {finds:?}", program.name());
+    let history = history(program).map_err(|text| format!("{name}: {text}"))?;
+    let mut kills = Kills::default();
+    for stores in 1.. {
+        // Of two kills one after the other, each pair once.
+        let variants = match what {
+            What::Rescue(first) => (first + stores) % VARIANTS..(first + stores) % VARIANTS + 1,
+            _ => 0..VARIANTS,
+        };
+        for variant in variants.clone() {
+            let round = quietly(|| {
+                let arena = Arena::new(program, variant)?;
+                let Some(pending) = arena.die(what, stores)? else {
+                    return Ok(None);
+                };
+                arena.judge(what, finds, pending, &history).map(Some)
+            });
+            match round.and_then(|round: Result<_, String>| round) {
+                Ok(None) if variant == variants.start => return Ok(kills),
+                Ok(None) => {}
+                Ok(Some(is_undone)) => {
+                    kills.kills += 1;
+                    kills.undone += u64::from(is_undone);
+                }
+                Err(text) => {
+                    return Err(format!(
+                        "{name}: killed at {stores}, third {variant}: {text}"
+                    ));
+                }
+            }
+        }
+    }
+    Ok(kills)
+}

@@ -1,0 +1,66 @@
+//! Goal: a process killed at any store harms none of those that share its heap: what it did is
+//! wholly done or wholly undone, what it held is free, no room is lost, and what others saw survives
+//! power. Method: the kill model, exhaustive over stores, flushes and fences, of transactions, of
+//! attaching, of leaving, and of a rescue.
+
+use yat::heap::kill::{Finds, Kills, What, kill_everywhere};
+use yat::heap::{Heaps, killed};
+use yat::program::Program;
+
+fn all(what: impl Fn(&Heaps) -> Vec<What>, finds: Finds) -> Kills {
+    let only = std::env::var("YAT_ONLY").unwrap_or_default();
+    let mut total = Kills::default();
+    for program in killed() {
+        for what in what(&program) {
+            if !format!("{}: {what:?}", program.name()).contains(&only) {
+                continue;
+            }
+            let kills =
+                kill_everywhere(&program, what, finds).unwrap_or_else(|text| panic!("{text}"));
+            println!("{kills:?}: {what:?} of {}", program.name());
+            total += kills;
+        }
+    }
+    println!("{finds:?}: {total:?}");
+    total
+}
+
+fn steps(program: &Heaps) -> Vec<What> {
+    (0..program.steps()).map(What::Step).collect()
+}
+
+#[test]
+fn transactions_are_killed() {
+    let kills = all(steps, Finds::Looking);
+    assert!(kills.undone > 0 && kills.undone < kills.kills);
+}
+
+#[test]
+fn who_needs_what_the_dead_held_cleans_up() {
+    all(steps, Finds::Waiting);
+}
+
+/// Who cleans up after a dead one is killed too, at each of its stores; of three places where the
+/// first one may die, one.
+#[test]
+fn a_cleaner_may_die() {
+    let programs = killed();
+    let mut total = Kills::default();
+    for program in [&programs[2], &programs[5], &programs[9]] {
+        for what in (1..400).step_by(3).map(What::Rescue) {
+            let kills = kill_everywhere(program, what, Finds::Looking);
+            let kills = kills.unwrap_or_else(|text| panic!("{text}"));
+            if kills.kills == 0 {
+                break;
+            }
+            total += kills;
+        }
+    }
+    println!("{total:?} after another");
+    assert!(total.kills > 1000);
+}
+
+#[test]
+fn attaching_and_leaving_are_killed() {
+    all(|_| vec![What::Attach, What::Leave], Finds::Looking);
+}

@@ -46,7 +46,13 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("pmlib-derive", &[]),
     (
         "pmlib",
-        &["pm-store", "pmem", "pmlib-derive", "pmlib-format", "pmshare"],
+        &[
+            "pm-store",
+            "pmem",
+            "pmlib-derive",
+            "pmlib-format",
+            "pmshare",
+        ],
     ),
     (
         "yat",

@@ -1,5 +1,5 @@
-//! The words that processes share, at the start of the volatile area: each in a line of its own, but
-//! for the run's record. The slots of processes follow.
+//! The words that processes share, at the start of the volatile area: each in a line of its own,
+//! but for the run's record. The slots of processes follow.
 
 /// Bytes of these words.
 pub const SHARED_BYTES: u64 = 640;
@@ -32,9 +32,9 @@ pub const LAYOUT: u64 = 1;
 pub const RUN_READY: u64 = u64::from_le_bytes(*b"RUNNING!");
 /// Bytes of a process's slot.
 pub const SLOT_BYTES: u64 = 192;
-/// As few slots as a heap can have: one is kept for who cleans up.
+/// The least number of slots of a heap: one is kept for the process that cleans up.
 pub const SLOTS_MIN: u32 = 4;
-/// As many slots as a heap can have.
+/// The greatest number of slots of a heap.
 pub const SLOTS_MAX: u32 = 4094;
 
 const _: () = assert!(RECORD_OFFSET + RECORD_WORDS as u64 * 8 <= SHARED_BYTES);

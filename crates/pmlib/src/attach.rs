@@ -119,7 +119,8 @@ pub(crate) fn attach(mem: Pmem, entrance: Option<Entrance<'_>>, options: &Option
 }
 
 impl Core {
-    /// Whether the volatile area is that of processes that have the heap now. Under the attach lock.
+    /// Whether the volatile area is that of processes that have the heap now. Under the attach
+    /// lock.
     fn may_join(&self, is_file: bool, others: bool, adopt: bool) -> Result<bool> {
         if !is_file {
             return Ok(false);

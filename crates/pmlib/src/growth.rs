@@ -1,8 +1,8 @@
 //! Growth: a heap that is full becomes longer by a span.
 //!
 //! The file is made longer, the span's chunk table is stored and fenced, and then one word
-//! publishes it. A crash before that leaves a file that is longer than its heap, no more. One process
-//! does this at a time; the others find the span when they meet something in it.
+//! publishes it. A crash before that leaves a file that is longer than its heap, no more. One
+//! process does this at a time; the others find the span when they meet something in it.
 
 use std::sync::PoisonError;
 

@@ -9,8 +9,8 @@
 //! - Objects are named by their offset. No reference into the heap is ever given out: a transaction
 //!   edits private copies.
 //! - Damage, a full heap, a foreign file are errors with their cause, and never a panic.
-//! - Any number of processes have a heap at once, and their threads. One that is killed, at whatever
-//!   instruction, harms nobody: the others finish or undo what it was doing.
+//! - Any number of processes have a heap at once, and their threads. One that is killed, at
+//!   whatever instruction, harms nobody: the others finish or undo what it was doing.
 //!
 //! `docs/HEAP.md` tells how it is used, and `docs/adr/0062-redo-with-one-fence.md` why it is so.
 #![forbid(unsafe_code)]

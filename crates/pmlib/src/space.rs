@@ -1,7 +1,7 @@
 //! Which chunks are free, which have room for objects of a class, and places in them.
 //!
-//! What is true stands in the heap, for all processes; each has beside it what it believes ([`Space`])
-//! so that it finds room without a look at everything. Whose a chunk is, its line says:
+//! What is true stands in the heap, for all processes; each has beside it what it believes
+//! ([`Space`]) so that it finds room without a look at everything. Whose a chunk is, its line says:
 //!
 //! - Nobody's and free, or nobody's and one of objects: a transaction takes it by a CAS.
 //! - A lane's: its transaction has reserved the chunk, or takes places from it. It stays so until
@@ -12,9 +12,9 @@
 //! chunk changes. It becomes an object by its bit in the first bitmap, which a record sets.
 //!
 //! A freed place keeps its bit in the second bitmap, and a freed run's chunks are not taken, until
-//! the last record that changed the chunk is closed durably, and so all records before it: until then
-//! recovery may redo records that stored there. Then the second bitmap becomes what the first one is.
-//! What a dead process had reserved comes back in the same way.
+//! the last record that changed the chunk is closed durably, and so all records before it: until
+//! then recovery may redo records that stored there. Then the second bitmap becomes what the first
+//! one is. What a dead process had reserved comes back in the same way.
 //!
 //! A chunk is *claimed* by the transaction whose record makes it a chunk of objects.
 

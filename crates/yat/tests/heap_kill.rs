@@ -1,7 +1,7 @@
 //! Goal: a process killed at any store harms none of those that share its heap: what it did is
-//! wholly done or wholly undone, what it held is free, no room is lost, and what others saw survives
-//! power. Method: the kill model, exhaustive over stores, flushes and fences, of transactions, of
-//! attaching, of leaving, and of a rescue.
+//! wholly done or wholly undone, what it held is free, no room is lost, and what others saw
+//! survives power. Method: the kill model, exhaustive over stores, flushes and fences, of
+//! transactions, of attaching, of leaving, and of a rescue.
 
 use yat::heap::kill::{Finds, Kills, What, kill_everywhere};
 use yat::heap::{Heaps, killed};
@@ -40,7 +40,7 @@ fn who_needs_what_the_dead_held_cleans_up() {
     all(steps, Finds::Waiting);
 }
 
-/// Who cleans up after a dead one is killed too, at each of its stores; of three places where the
+/// The cleaner after a dead one is killed too, at each of its stores; of three places where the
 /// first one may die, one.
 #[test]
 fn a_cleaner_may_die() {

@@ -47,7 +47,7 @@ impl Pmem {
         let there = file.metadata().map_or(0, |metadata| metadata.len());
         lengthen_file(path, &file, len, sparse)?;
         if there > from && !sparse {
-            // Whoever made it longer may have died before it had space.
+            // The process that made it longer may have died before it had space.
             allocate(path, &file, from, there.min(len))?;
         }
         self.extend_by(Some(&file), len)?;
@@ -211,7 +211,7 @@ pub fn lengthen_file(path: &Path, file: &File, len: u64, sparse: bool) -> Result
         return Ok(());
     }
     allocate(path, file, from, len).inspect_err(|_| {
-        // What is told is why there is no space, and not that it stays too long.
+        // The error tells why there is no space; a failure to cut the file again goes unsaid.
         let _ = file.set_len(from);
     })
 }

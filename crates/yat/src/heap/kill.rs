@@ -1,7 +1,7 @@
-//! The kill model of a heap: a process is stopped before its n-th store of any kind, flush or fence,
-//! while a third one is in the middle of a transaction; another one cleans up on the live memory.
-//! Then the third goes on, what is there is compared, power fails, and what was seen must still be
-//! there. No place and no chunk may stay taken.
+//! The kill model of a heap: a process is stopped before its n-th store of any kind, flush or
+//! fence, while a third one is in the middle of a transaction; another one cleans up on the live
+//! memory. Then the third goes on, what is there is compared, power fails, and what was seen must
+//! still be there. No place and no chunk may stay taken.
 
 use super::{Act, Attached, HEAP_BYTES, Heaps, MEMORY_BYTES, SLOTS, Seen, Step};
 use super::{bumped, check, file_for, look, set, text, use_all, word};
@@ -24,13 +24,13 @@ use std::thread::JoinHandle;
 /// The third one's objects: chunks of its own, and one beside the others'.
 const APART: u64 = 6;
 const BESIDE: u64 = 7;
-/// What it stores in one of them.
+/// The word that it stores in one of them.
 const MARK: u64 = 0x3333;
 /// Where it waits meanwhile: with a chunk locked that nobody needs, with one that all need, and
 /// before its commit.
 const VARIANTS: u64 = 3;
 
-/// What the process that is killed does.
+/// The call in which the process is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A step of the workload.
@@ -391,7 +391,7 @@ fn history(program: &Heaps) -> Result<Vec<Seen>, String> {
     Ok(seen)
 }
 
-/// What was looked at.
+/// Counts of kills.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kills {
     /// Kills, each judged.
@@ -417,7 +417,7 @@ pub fn kill_everywhere(program: &Heaps, what: What, finds: Finds) -> Result<Kill
     let history = history(program).map_err(|text| format!("{name}: {text}"))?;
     let mut kills = Kills::default();
     for stores in 1.. {
-        // Of two kills one after the other, each pair once.
+        // Each pair of two kills, one after the other, is tried once.
         let variants = match what {
             What::Rescue(first) => (first + stores) % VARIANTS..(first + stores) % VARIANTS + 1,
             _ => 0..VARIANTS,

@@ -89,7 +89,7 @@ pub fn shared() -> Vec<Heaps> {
     all
 }
 
-/// Of two processes, those that leave several records to a recovery that is crashed too.
+/// Workloads of two processes that leave several records to a recovery that is crashed too.
 #[must_use]
 pub fn shared_recovered() -> Vec<Heaps> {
     use Act::Edit;
@@ -125,7 +125,7 @@ pub fn killed() -> Vec<Heaps> {
         vec![one(0, &[Make(2, 70_000), Make(3, 140_000)])],
         vec![one(0, &[Fails(1)]), one(0, &[Make(2, 64), Fails(1)])],
         vec![one(0, &[Free(0), Free(1)]), one(0, &[Make(2, 1280)])],
-        // What the lane did last is not fenced.
+        // The lane's last stores are not fenced.
         vec![one(1, &[Edit(1, 1)]), one(0, &[Edit(1, 1)])],
         vec![one(0, &[Edit(1, 1)]), one(0, &[Edit(0, 1)])],
     ];

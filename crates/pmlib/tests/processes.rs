@@ -509,7 +509,7 @@ fn processes_come_and_go() {
     let third = open();
     add(&second);
     add(&third);
-    // As if it were killed.
+    // The end that a kill makes.
     drop(second.into_memory());
     add(&third);
     third.close().expect("it leaves");

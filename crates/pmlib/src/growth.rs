@@ -40,19 +40,13 @@ impl Core {
         let (old, count) = (self.spans.chunks(), self.spans.count());
         let bound = (self.bound() / CHUNK_BYTES).min(CHUNKS_MAX);
         let room = bound.saturating_sub(old);
-        let mut chunks = STEP_CHUNKS.max(old / STEP_PART).min(room);
-        if count == SPANS_MAX || !self.fits(chunks, wanted) {
-            // One object may need more than a step.
-            chunks = wanted.saturating_mul(2).min(room);
-            if count == SPANS_MAX || !self.fits(chunks, wanted) {
-                return Ok(false);
-            }
+        if count == SPANS_MAX {
+            return Ok(false);
         }
-        match self.mem.lengthen((old + chunks) * CHUNK_BYTES, false) {
-            Ok(()) => {}
-            Err(pmem::Error::NoSpace { .. } | pmem::Error::NoRoom { .. }) => return Ok(false),
-            Err(error) => return Err(Error::Medium(error)),
-        }
+        let step = STEP_CHUNKS.max(old / STEP_PART).min(room);
+        let Some(chunks) = self.lengthen(old, step, wanted, room)? else {
+            return Ok(false);
+        };
         let span = self.spans.next(chunks);
         format_span(&self.mem, &span)?;
         if !planted!("bug-grown-before-table") {
@@ -70,6 +64,24 @@ impl Core {
         let first = span.first + span.meta_chunks;
         self.space().give(first, chunks - span.meta_chunks);
         Ok(true)
+    }
+
+    /// Makes the file longer by a step, or by the less that its medium has room for; answers by how
+    /// many chunks. One object may need more than a step.
+    fn lengthen(&self, old: u64, step: u64, wanted: u64, room: u64) -> Result<Option<u64>> {
+        let mut chunks = match self.fits(step, wanted) {
+            true => step,
+            false => wanted.saturating_mul(2).min(room),
+        };
+        while self.fits(chunks, wanted) {
+            match self.mem.lengthen((old + chunks) * CHUNK_BYTES, false) {
+                Ok(()) => return Ok(Some(chunks)),
+                Err(pmem::Error::NoSpace { .. }) => chunks /= 2,
+                Err(pmem::Error::NoRoom { .. }) => return Ok(None),
+                Err(error) => return Err(Error::Medium(error)),
+            }
+        }
+        Ok(None)
     }
 
     /// Whether a span of so many chunks has `wanted` for objects.

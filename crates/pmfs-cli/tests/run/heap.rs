@@ -8,23 +8,22 @@ use std::env;
 use std::fs;
 use std::path::Path;
 
-use pmem::MapOptions;
 use pmlib::{Error, Heap, Options};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::program::{Run, Said};
 
-fn options() -> Options {
+/// A heap of up to so many bytes; 0: as many as there is room for.
+fn up_to(max: u64) -> Options {
     Options {
-        max: 24 << 20,
-        map: MapOptions::default(),
+        max,
         ..Options::default()
     }
 }
 
 /// Fills a heap of 1 MiB as far as it goes, with a chain of objects from the root on.
-fn fill(path: &Path) {
-    let heap = Heap::create(path, 1 << 20, &options()).expect("a heap");
+fn fill(path: &Path, max: u64) {
+    let heap = Heap::create(path, 1 << 20, &up_to(max)).expect("a heap");
     let mut made = 0u64;
     let full = loop {
         let before = heap.root().expect("a root");
@@ -50,7 +49,7 @@ fn fill(path: &Path) {
 
 /// Counts the chain.
 fn look(path: &Path) {
-    let heap = Heap::open(path, &options()).expect("the heap");
+    let heap = Heap::open(path, &Options::default()).expect("the heap");
     let census = heap.check().expect("sound");
     let mut object = heap.root().expect("a root");
     let mut left = census.objects;
@@ -75,7 +74,8 @@ fn again() {
     };
     let path = Path::new(dir).join("heap");
     match &step[..] {
-        "--fill" => fill(&path),
+        "--fill" => fill(&path, 24 << 20),
+        "--fill-all" => fill(&path, 0),
         "--look" => look(&path),
         _ => {}
     }
@@ -88,13 +88,17 @@ fn lines(said: &Said) -> Vec<&str> {
         .collect()
 }
 
+/// Words for the test harness: it runs `again` alone, and takes the words behind `--` for names of
+/// tests, of which it has none.
+fn arguments(step: &str) -> [&str; 5] {
+    ["heap::again", "--exact", "--nocapture", "--", step]
+}
+
 fn filled_and_found(run: Run, options: &[&str]) {
     let program = env::current_exe().expect("this program");
     for (step, is_killed) in [("--fill", true), ("--look", false)] {
-        // The test harness takes the words behind `--` for names of tests, and has none of these.
-        let arguments = ["heap::again", "--exact", "--nocapture", "--", step];
-        let plain = run.plain(&program, &arguments);
-        let inside = run.below_run(options, &program, &arguments);
+        let plain = run.plain(&program, &arguments(step));
+        let inside = run.below_run(options, &program, &arguments(step));
         for said in [&plain, &inside] {
             assert_ne!(said.code == Some(0), is_killed, "{step}: {}", said.text);
         }
@@ -115,4 +119,17 @@ fn in_a_pool() {
 #[test]
 fn in_a_pool_without_a_mount() {
     filled_and_found(Run::unmounted(), &["--no-mount"]);
+}
+
+/// Goal: a heap takes the room that there is, though there is none for a step of 64 MiB. Method: a
+/// pool of 64 MiB is filled.
+#[test]
+fn as_large_as_a_pool() {
+    let run = Run::unmounted();
+    let program = env::current_exe().expect("this program");
+    let said = run.apart(&program, &arguments("--fill-all"));
+    let line = lines(&said).concat();
+    let bytes = line.split(' ').nth(3).and_then(|word| word.parse().ok());
+    assert!(bytes.is_some_and(|bytes: u64| bytes > 48 << 20), "{line}");
+    run.check();
 }

@@ -29,6 +29,9 @@ pub enum Error {
         /// The bits.
         unknown: u64,
     },
+    /// A mapping without write access was asked for.
+    #[error("a heap can't be opened without the right to write yet: leave `read_only` out")]
+    ReadOnly,
     /// There is no room for a heap's own parts.
     #[error("{len} bytes are too few for this heap: at least {min} are needed")]
     TooSmall {

@@ -29,7 +29,7 @@ const ROOM_BYTES: u64 = 1 << 40;
 /// How a heap is made and mapped.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// How its file is mapped.
+    /// How its file is mapped: not without write access.
     pub map: MapOptions,
     /// How many transactions may go on at once; 0: one a MiB of the heap, 2 to 64, and then one
     /// more a GiB.
@@ -52,12 +52,15 @@ pub struct Options {
 }
 
 impl Options {
-    fn mapping(&self) -> MapOptions {
-        MapOptions {
+    fn mapping(&self) -> Result<MapOptions> {
+        if self.map.read_only {
+            return Err(Error::ReadOnly);
+        }
+        Ok(MapOptions {
             // Others may make it longer than this process would.
             reserve: ROOM_BYTES.max(self.max),
             ..self.map
-        }
+        })
     }
 
     /// Bytes to which it may grow.
@@ -84,11 +87,11 @@ impl Heap {
     /// on a DAX device.
     ///
     /// # Errors
-    /// Those of [`Pmem::create`]; `TooSmall`; `Busy`.
+    /// Those of [`Pmem::create`]; `TooSmall`; `Busy`; `ReadOnly`.
     pub fn create(path: &Path, len: u64, options: &Options) -> Result<Heap> {
         let header = new_header(len, options)?;
         let len = header.chunks * CHUNK_BYTES;
-        let mem = Pmem::create(path, len, false, true, &options.mapping())?;
+        let mem = Pmem::create(path, len, false, true, &options.mapping()?)?;
         let entrance = Entrance::to(path)?;
         format(&mem, &header)?;
         Heap::attach_by(mem, Some(entrance), options)
@@ -99,9 +102,9 @@ impl Heap {
     ///
     /// # Errors
     /// Those of [`Pmem::open`]; `Busy`, `Processes`, `Apart`; `Foreign`, `Version`, `Features`,
-    /// `TooSmall`, `Damaged`.
+    /// `TooSmall`, `Damaged`, `ReadOnly`.
     pub fn open(path: &Path, options: &Options) -> Result<Heap> {
-        let mem = Pmem::open(path, &options.mapping())?;
+        let mem = Pmem::open(path, &options.mapping()?)?;
         Heap::attach_by(mem, Some(Entrance::to(path)?), options)
     }
 
@@ -116,7 +119,7 @@ impl Heap {
         options: &Options,
         observer: std::sync::Arc<dyn pmem::record::Observer>,
     ) -> Result<Heap> {
-        let mut mem = Pmem::open(path, &options.mapping())?;
+        let mut mem = Pmem::open(path, &options.mapping()?)?;
         mem.observe(Some(observer));
         Heap::attach_by(mem, Some(Entrance::to(path)?), options)
     }

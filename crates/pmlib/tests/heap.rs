@@ -514,3 +514,15 @@ fn a_file_that_was_left_longer_has_space_once_the_heap_has() {
     assert_eq!(heap.size(), 8 << 20);
     assert!(file.metadata().unwrap().blocks() * 512 >= 8 << 20);
 }
+
+/// A mapping without write access would end the process at its first store.
+#[test]
+fn a_heap_is_not_opened_to_read_alone() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = dir.path().join("heap");
+    let mut options = options();
+    Heap::create(&path, 1 << 20, &options).unwrap();
+    options.map.read_only = true;
+    let opened = Heap::open(&path, &options);
+    assert!(matches!(opened.err(), Some(Error::ReadOnly)));
+}

@@ -31,7 +31,7 @@ const AMBIGUOUS: [&str; 54] = [
 ];
 
 /// Lowest first.
-const CRATES: [Storeys; 6] = [
+const CRATES: [Storeys; 7] = [
     Storeys {
         krate: "pmem",
         order: &[
@@ -91,13 +91,33 @@ const CRATES: [Storeys; 6] = [
         with_calls: (1, 2),
     },
     Storeys {
+        krate: "pm-journal",
+        order: &[
+            "types",
+            "error",
+            "medium",
+            "log_entry",
+            "checksum",
+            "scan",
+            "lane",
+            "undo",
+            "claim",
+            "pending",
+            "committed_redo",
+            "redo",
+            "transaction",
+            "change",
+            "locks",
+        ],
+        upward: 0,
+        circle: 2,
+        with_calls: (0, 2),
+    },
+    Storeys {
         krate: "pmfs",
         order: &[
             "types",
             "options",
-            "error",
-            "medium",
-            "journal",
             "space",
             "pool",
             "pages",
@@ -115,8 +135,8 @@ const CRATES: [Storeys; 6] = [
             "parts",
         ],
         upward: 0,
-        circle: 2,
-        with_calls: (0, 2),
+        circle: 1,
+        with_calls: (0, 1),
     },
     Storeys {
         krate: "pmfs-admin",

@@ -13,15 +13,29 @@ const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
 /// Crates that may hold `unsafe`.
 const UNSAFE_ALLOWED: [&str; 3] = ["pmem", "pmfs-capi", "pmfs-shim"];
 /// The crates of ours on which each may depend.
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
     ("pm-store", &["pmem", "pmfs-format"]),
     ("pmshare", &["pm-store", "pmem", "pmfs-format"]),
-    ("pmfs", &["pm-store", "pmem", "pmfs-format", "pmshare"]),
+    (
+        "pm-journal",
+        &["pm-store", "pmem", "pmfs-format", "pmshare"],
+    ),
+    (
+        "pmfs",
+        &["pm-journal", "pm-store", "pmem", "pmfs-format", "pmshare"],
+    ),
     (
         "pmfs-admin",
-        &["pm-store", "pmem", "pmfs", "pmfs-format", "pmshare"],
+        &[
+            "pm-journal",
+            "pm-store",
+            "pmem",
+            "pmfs",
+            "pmfs-format",
+            "pmshare",
+        ],
     ),
     ("pmfs-posix", &["pmfs"]),
     ("pmfs-capi", &["pmfs", "pmfs-admin", "pmfs-posix"]),

@@ -1,11 +1,11 @@
 //! The ways to change persistent memory, each a method of a type (docs/design/consistency.md).
 //!
-//! [`Pm`] gives all others loads. Only this crate and `pmfs::journal` store to the pool, in four
+//! [`Pm`] gives all others loads. Only this crate and `pm_journal` store to the pool, in four
 //! ways:
 //!
 //! 1. [`Pm::publish`] and [`Pm::publish_pair`]: one aligned 8- or 16-byte store, of something
 //!    durable;
-//! 2. transactions, in `pmfs::journal`: ranges that they have logged, and no others;
+//! 2. transactions, in `pm_journal`: ranges that they have logged, and no others;
 //! 3. [`Fresh`]: memory that nothing durable refers to yet;
 //! 4. [`Pm::lazy_write`]: bytes whose loss the contract allows (times, data in `ordered` mode).
 //!

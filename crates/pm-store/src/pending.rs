@@ -1,10 +1,10 @@
 //! The pending commits of a thread, which it completes before it stores in place. The locks that it
-//! took name their closing entries (`pmfs::journal::pending`); these must be durable first. The
+//! took name their closing entries (`pm_journal::pending`); these must be durable first. The
 //! thread flushes them with its next barrier, which mostly comes before such a store anyway.
 //!
 //! One word of the thread has the state: nothing, a line to be flushed, a flushed line that still
 //! needs a fence, or a committed redo record that is not closed
-//! (`pmfs::journal::committed_redo`). The words of such a record are flushed already. After the
+//! (`pm_journal::committed_redo`). The words of such a record are flushed already. After the
 //! next fence its last entry becomes the closing one, which a second fence makes durable. Only the
 //! holder of its lane may do that.
 

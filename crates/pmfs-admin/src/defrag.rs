@@ -9,12 +9,12 @@
 //!
 //! A file whose blocks programs have mapped, or of which a mount's kernel has pages, is left alone.
 
+use pm_journal::lane::{Lane, Purpose};
+use pm_journal::locks::LockSet;
 use pm_store::FreshSet;
 use pmfs::Fs;
 use pmfs::parts::file::{Work, is_direct};
 use pmfs::parts::inode::Inode;
-use pmfs::parts::journal::lane::{Lane, Purpose};
-use pmfs::parts::journal::locks::LockSet;
 use pmfs::parts::pool::Pool;
 use pmfs::parts::resolve::{intend_nodes, intend_subtree};
 use pmfs::parts::space::alloc::Class;

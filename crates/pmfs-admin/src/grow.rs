@@ -15,13 +15,13 @@
 
 use crate::Admin;
 use crate::info::PoolInfo;
+use pm_journal::medium::geometry::Geometry;
+use pm_journal::medium::superblock::{self, State};
 use pm_store::{Pm, Restore};
 use pmem::slots::ByteLock;
 use pmem::{MapOptions, MediumKind, Pmem};
 use pmfs::Fs;
 use pmfs::OpenOptions;
-use pmfs::parts::medium::geometry::Geometry;
-use pmfs::parts::medium::superblock::{self, State};
 use pmfs::{Error, Result};
 use pmfs_format::{BLOCK_BYTES, SuperblockRaw};
 use pmshare::attach::attach_lock;

@@ -1,9 +1,9 @@
 //! The facts of a pool: geometry, medium, and the work of attaching.
 
+use pm_journal::locks::LockSet;
+use pm_journal::medium::superblock;
 use pmfs::Result;
 use pmfs::parts::inode::Inode;
-use pmfs::parts::journal::locks::LockSet;
-use pmfs::parts::medium::superblock;
 use pmfs::parts::pool::Pool;
 use pmfs::parts::space::bitmap::Bitmap;
 use pmfs::parts::tables::annex::Table;

@@ -4,11 +4,11 @@
 
 use crate::holders::{self, Holding, Locked, Process};
 use crate::info::{self, PoolDetails, PoolInfo};
+use pm_journal::medium::geometry::Geometry;
+use pm_journal::medium::superblock::{self, Health, State};
 use pmem::slots::{ByteLock, Probe, Prober};
 use pmem::{MapOptions, Pmem};
 use pmfs::OpenOptions;
-use pmfs::parts::medium::geometry::Geometry;
-use pmfs::parts::medium::superblock::{self, Health, State};
 use pmfs::parts::pool::Pool;
 use pmfs::{Error, Result};
 use pmfs_format::BLOCK_BYTES;

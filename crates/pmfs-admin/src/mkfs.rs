@@ -2,14 +2,14 @@
 //! pool cut short while it was made is no pool.
 
 use crate::info::{PoolInfo, info};
+use pm_journal::medium::geometry::{Geometry, Sizing};
+use pm_journal::medium::superblock::{self, State};
 use pm_store::Restore;
 use pm_store::clock::Clock;
 use pmem::slots::ByteLock;
 use pmem::{MapOptions, Pmem};
 use pmfs::OpenOptions;
 use pmfs::parts::inode::NewInode;
-use pmfs::parts::medium::geometry::{Geometry, Sizing};
-use pmfs::parts::medium::superblock::{self, State};
 use pmfs::parts::pool::Pool;
 use pmfs::parts::recovery::rebuild;
 use pmfs::parts::tree::entry::Entry;

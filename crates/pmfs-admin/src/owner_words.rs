@@ -3,8 +3,8 @@
 //! what a process has between calls. All of it may change while it is read.
 
 use crate::inspect::Inspector;
-use pmfs::parts::journal::lane::Lane;
-use pmfs::parts::medium::header;
+use pm_journal::lane::Lane;
+use pm_journal::medium::header;
 use pmfs::parts::open::file_lock::table;
 use pmfs::parts::space::bitmap::Bitmap;
 use pmfs_format::LockRaw;

@@ -43,17 +43,12 @@ extern crate pmem;
 
 #[allow(missing_docs, reason = "seen by `parts` alone")]
 mod dir;
-mod error;
 #[allow(missing_docs, reason = "seen by `parts` alone")]
 mod file;
 mod fs;
 #[allow(missing_docs, reason = "seen by `parts` alone")]
 mod inode;
-#[doc(hidden)]
-pub mod journal;
 mod mapping;
-#[allow(missing_docs, reason = "seen by `parts` alone")]
-mod medium;
 #[allow(missing_docs, reason = "seen by `parts` alone")]
 mod namespace;
 mod open;
@@ -72,26 +67,28 @@ mod scratch;
 mod space;
 #[allow(missing_docs, reason = "seen by `parts` alone")]
 mod tables;
+#[cfg(test)]
+mod tests;
 #[allow(missing_docs, reason = "seen by `parts` alone")]
 mod tree;
 pub mod types;
 
-pub use error::{Damage, Error, FileError, Reason, Result};
 pub use file::overwrite::UNGUARDED_MAX;
 pub use fs::Fs;
 #[cfg(feature = "record")]
 pub use fs::lane_entries_left;
 pub use fs::map::{FileMap, MapMode};
 pub use fs::path::Place;
-#[cfg(feature = "record")]
-pub use journal::lane::prefer_lane;
 pub use mapping::kernel_copy::WantedPages;
 pub use mapping::pin::BlockRun;
 pub use mapping::stored::Shown;
-pub use medium::freeze::{Freeze, FreezeProbe};
 pub use open::open_file::{OpenFile, appends, wants_atime};
 pub use options::{OpenOptions, Stalled};
 pub use pages::records::KernelCopy;
+pub use pm_journal::error::{Damage, Error, FileError, Reason, Result};
+#[cfg(feature = "record")]
+pub use pm_journal::lane::prefer_lane;
+pub use pm_journal::medium::freeze::{Freeze, FreezeProbe};
 pub use pm_store::clock::Clock;
 #[doc(hidden)]
 pub use pm_store::planted;

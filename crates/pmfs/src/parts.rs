@@ -16,16 +16,6 @@ pub mod inode {
     pub use crate::inode::{Inode, NewInode, PER_BLOCK, is_kind, plausible, usage, xattr};
 }
 
-/// See `journal/`.
-pub mod journal {
-    pub use crate::journal::{Transaction, claim, lane, locks, log_entry};
-}
-
-/// See `medium/`.
-pub mod medium {
-    pub use crate::medium::{geometry, header, superblock};
-}
-
 /// See `namespace/`.
 pub mod namespace {
     pub use crate::namespace::{create, find, inode_table, named_dir};

@@ -1,12 +1,12 @@
 //! An attached pool: what a process has of it, storey by storey.
 
-use crate::error::Result;
-use crate::medium::geometry::Geometry;
-use crate::medium::store::Share;
-use crate::medium::store::Store;
 use crate::options::OpenOptions;
 use crate::space::budget::Space;
 use crate::types::{AtimeMode, DataMode, LargePages};
+use pm_journal::error::Result;
+use pm_journal::medium::geometry::Geometry;
+use pm_journal::medium::store::Share;
+use pm_journal::medium::store::Store;
 use pmem::slots::Prober;
 use pmfs_format::SuperblockRaw;
 use pmshare::patrol;

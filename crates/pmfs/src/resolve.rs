@@ -5,11 +5,8 @@
 //! Zeros stand for words that can't be read where the medium fails, and would say that a block
 //! belongs to no inode: so nothing is freed by words read then.
 
-use crate::error::Result;
 use crate::inode::Inode;
 use crate::inode::xattr;
-use crate::journal::claim::Resolve;
-use crate::journal::lane::{CHANGED, Lane, Purpose};
 use crate::pool::Pool;
 use crate::space::bitmap::Bitmap;
 use crate::tree::entry::{Entry, coverage};
@@ -17,6 +14,9 @@ use crate::tree::free::{ATTRIBUTES_DONE, Freeing};
 use crate::tree::{Shape, Tree};
 use crate::types::Ino;
 use crate::types::Run;
+use pm_journal::claim::Resolve;
+use pm_journal::error::Result;
+use pm_journal::lane::{CHANGED, Lane, Purpose};
 use pmfs_format::BLOCK_SHIFT;
 use pmfs_format::inode::TABLE_INO;
 
@@ -315,8 +315,8 @@ fn intend(
 mod tests {
     use super::*;
     use crate::ROOT_INO;
-    use crate::journal::claim::Claim;
     use crate::scratch::{NODE, Scratch};
+    use pm_journal::claim::Claim;
     use pmfs_format::BLOCK_BYTES;
 
     /// An inode that can't be read is zeros, and would say that nothing is its own.

@@ -1,11 +1,9 @@
 //! The types of the engine's callers: attributes, requests and answers. No layout, no logic.
 
 use bitflags::bitflags;
+pub use pm_journal::types::{Ino, PagesInTheWay, Run};
 use std::fmt;
 use std::time::Duration;
-
-/// An inode number as users see it (`st_ino`). The root directory is [`ROOT_INO`].
-pub type Ino = u64;
 
 /// The root directory's inode number. Number 1 is the inode table itself, 0 is never used.
 pub const ROOT_INO: Ino = 2;
@@ -354,18 +352,6 @@ pub struct LockInfo {
     pub class: LockClass,
 }
 
-/// Pages of kernels that are in the way of a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PagesInTheWay {
-    /// The inode.
-    pub ino: Ino,
-    /// True if the call changes the content, so that clean pages are in the way too.
-    pub change: bool,
-    /// True if pages of this process's own mount are in the way, too, as the request goes past
-    /// them.
-    pub own: bool,
-}
-
 /// Free space by what a leaf of a file can be, each aligned to its size. The larger ones are
 /// counted in the smaller ones too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -376,15 +362,6 @@ pub struct FreePages {
     pub large: u64,
     /// Pages of 1 GiB.
     pub huge: u64,
-}
-
-/// A run of blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// First block.
-    pub block: u64,
-    /// Blocks; at most 2^24 - 1.
-    pub count: u64,
 }
 
 /// The work that attaching had to do.

@@ -17,7 +17,7 @@ pub use bad_blocks::{BadBlock, Holds};
 use checker::Checker;
 pub(crate) use fix::Fix;
 
-use pmfs::parts::medium::superblock;
+use pm_journal::medium::superblock;
 use pmfs::parts::pool::Pool;
 use pmfs::{Error, Result};
 use report::number;

@@ -3,8 +3,8 @@
 use super::checker::Checker;
 use super::fix::Fix;
 use super::report::number;
-use pmfs::parts::journal::lane::Lane;
-use pmfs::parts::medium::header;
+use pm_journal::lane::Lane;
+use pm_journal::medium::header;
 use pmfs::parts::open::file_lock::table::{self, Bucket, Lock, Record};
 use pmfs::parts::space::bitmap::Bitmap;
 use pmfs::parts::tables::open_table::Thing;

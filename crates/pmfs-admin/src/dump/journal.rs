@@ -1,8 +1,8 @@
 //! Lanes and slots.
 
 use super::Dumped;
-use pmfs::parts::journal::lane::{Lane, Zone};
-use pmfs::parts::journal::log_entry::{Header, LogEntry};
+use pm_journal::lane::{Lane, Zone};
+use pm_journal::log_entry::{Header, LogEntry};
 use pmfs::parts::pool::Pool;
 use pmfs::{Error, Result};
 use pmfs_format::journal::{

@@ -1,8 +1,8 @@
 //! Block 0 and its copy, as they stand, whether or not they are whole.
 
 use super::{Dumped, Value};
+use pm_journal::medium::superblock::{self, State, crc_of, read_at};
 use pmem::{MapOptions, Pmem};
-use pmfs::parts::medium::superblock::{self, State, crc_of, read_at};
 use pmfs::{Error, Result};
 use pmfs_format::superblock::{MAGIC, STATE_ACTIVE, STATE_OFFSET};
 use pmfs_format::{BLOCK_BYTES, SuperblockRaw};

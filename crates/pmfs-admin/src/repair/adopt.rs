@@ -4,13 +4,13 @@
 //! A name alone is added: link counts, "..", and the types that records tell are put right by the
 //! next round.
 
+use pm_journal::Transaction;
+use pm_journal::claim::Claim;
+use pm_journal::locks::LockSet;
 use pm_store::Restore;
 use pmfs::parts::dir::bucket::{HeaderEdit, kind_of};
 use pmfs::parts::dir::{Name, bucket_of, split};
 use pmfs::parts::inode::Inode;
-use pmfs::parts::journal::Transaction;
-use pmfs::parts::journal::claim::Claim;
-use pmfs::parts::journal::locks::LockSet;
 use pmfs::parts::namespace::create::Kind;
 use pmfs::parts::namespace::{find, named_dir};
 use pmfs::parts::pool::Pool;

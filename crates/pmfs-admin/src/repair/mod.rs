@@ -13,8 +13,8 @@ mod root;
 use crate::check::{self, CheckReport, Finding, Fix};
 use pm_store::Restore;
 
+use pm_journal::medium::superblock;
 use pmfs::Result;
-use pmfs::parts::medium::superblock;
 use pmfs::parts::pool::Pool;
 use pmfs::parts::recovery::attach;
 

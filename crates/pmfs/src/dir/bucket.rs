@@ -1,11 +1,11 @@
 //! One bucket: a header line of fingerprints, 63 record lines. The format is in
 //! [`pmfs_format::directory`].
 
-use crate::error::Result;
-use crate::journal::{Change, Transaction};
 use crate::pool::Pool;
 use crate::tree::corrupt;
 use crate::types::Ino;
+use pm_journal::error::Result;
+use pm_journal::{Change, Transaction};
 use pm_store::FreshSet;
 use pmfs_format::directory::{BUCKET_LINES, FINGERPRINT_FREE, FINGERPRINT_MORE, NAME_FIRST_LINE};
 use pmfs_format::{DentryRaw, LINE_BYTES};

@@ -2,13 +2,13 @@
 
 use super::bucket::{Bucket, Record};
 use super::is_name;
-use crate::error::{Error, Result};
 use crate::inode::{Inode, is_kind};
-use crate::journal::locks;
 use crate::pool::Pool;
 use crate::tree::corrupt;
 use crate::tree::entry::coverage;
 use crate::types::{DirEntry, Ino};
+use pm_journal::error::{Error, Result};
+use pm_journal::locks;
 use pmfs_format::directory::{HASH_BITS, HASH_FIRST};
 use pmfs_format::inode::FIRST_INO;
 use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, FANOUT_SHIFT};

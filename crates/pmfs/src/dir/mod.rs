@@ -9,13 +9,13 @@ pub mod bucket;
 pub(crate) mod list;
 pub mod split;
 
-use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::pool::Pool;
 use crate::tree::entry::Entry;
 use crate::tree::{Shape, Tree};
 use crate::types::Ino;
 use bucket::{Bucket, Record};
+use pm_journal::error::{Error, Result};
 use pmfs_format::InodeRaw;
 use pmfs_format::directory::{HASH_FIRST, NAME_MAX};
 use siphasher::sip::SipHasher13;

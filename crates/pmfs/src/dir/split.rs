@@ -1,10 +1,7 @@
 //! Making room: a full bucket becomes two, beside the old one, and one pointer is swung.
 
 use super::bucket::{Bucket, encode, fingerprint, lines_for};
-use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::journal::lane::{Lane, Purpose, Zone};
-use crate::journal::locks::LockSet;
 use crate::pool::Pool;
 use crate::resolve;
 use crate::space::alloc::Class;
@@ -12,6 +9,9 @@ use crate::tree::entry::{Entry, place, span};
 use crate::tree::{Tree, corrupt};
 use crate::types::Ino;
 use crate::types::Run;
+use pm_journal::error::{Error, Result};
+use pm_journal::lane::{Lane, Purpose, Zone};
+use pm_journal::locks::LockSet;
 use pm_store::FreshSet;
 use pmfs_format::directory::BUCKET_LINES;
 use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, FANOUT_SHIFT};

@@ -3,11 +3,11 @@
 //! may change before that is written.
 
 use super::source::Source;
-use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::journal::locks::{self, LockSet, line_of};
 use crate::pool::Pool;
 use crate::types::Ino;
+use pm_journal::error::{Error, Result};
+use pm_journal::locks::{self, LockSet, line_of};
 use pmfs_format::inode::SIZE_MAX;
 use pmshare::counters::CountedRead;
 

@@ -1,8 +1,8 @@
 //! A block put together of old bytes, new bytes and zeros: in this process's own memory first, so
 //! that it reaches the pool in whole lines, each stored once.
 
-use crate::error::{Error, Result};
 use crate::pool::Pool;
+use pm_journal::error::{Error, Result};
 use pm_store::FreshSet;
 use pmfs_format::BLOCK_BYTES;
 

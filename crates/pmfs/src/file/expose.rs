@@ -2,9 +2,9 @@
 //! them makes them zeros first.
 
 use super::{Work, block_of};
-use crate::error::Result;
 use crate::tree::Found;
 use crate::tree::entry::Entry;
+use pm_journal::error::Result;
 use pm_store::Durable;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::tree::UNWRITTEN;

@@ -4,9 +4,6 @@
 
 use super::replace::Replacement;
 use super::{Work, block_of, is_direct};
-use crate::error::{Error, Result};
-use crate::journal::lane::{Purpose, Zone};
-use crate::journal::{Redo, Transaction};
 use crate::space::alloc::Class;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::{Entry, place};
@@ -14,6 +11,9 @@ use crate::tree::{Extent, Found};
 use crate::types::DataMode;
 use crate::types::Run;
 use arrayvec::ArrayVec;
+use pm_journal::error::{Error, Result};
+use pm_journal::lane::{Purpose, Zone};
+use pm_journal::{Redo, Transaction};
 use pmfs_format::journal::ENTRIES_MAX;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};

@@ -7,8 +7,6 @@
 //! freed.
 
 use super::Work;
-use crate::error::{Error, Result};
-use crate::journal::lane::{Purpose, Zone};
 use crate::pool::Pool;
 use crate::resolve::intend_changed;
 use crate::space::alloc::Class;
@@ -17,6 +15,8 @@ use crate::tree::edit::{Entries, NO_ENTRIES, Swing, expand, write_node};
 use crate::tree::entry::{Entry, coverage, span};
 use crate::types::Ino;
 use crate::types::Run;
+use pm_journal::error::{Error, Result};
+use pm_journal::lane::{Purpose, Zone};
 use pm_store::FreshSet;
 use pmfs_format::tree::FILE_HEIGHT_MAX;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};

@@ -2,7 +2,7 @@
 //! zeros (docs/adr/0010-pins.md).
 
 use super::{Work, block_of};
-use crate::error::Result;
+use pm_journal::error::Result;
 use pmfs_format::{BLOCK_BYTES, KernelCopyRaw};
 
 impl Work<'_> {

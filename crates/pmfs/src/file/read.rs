@@ -1,11 +1,11 @@
 //! read: no lock, no store but atime.
 
-use crate::error::Result;
 use crate::inode::Inode;
-use crate::journal::locks::{self, Glimpse};
 use crate::pool::Pool;
 use crate::tree::Tree;
 use crate::types::Ino;
+use pm_journal::error::Result;
+use pm_journal::locks::{self, Glimpse};
 use pmfs_format::BLOCK_BYTES;
 use pmshare::counters::CountedRead;
 

@@ -1,10 +1,10 @@
 //! SEEK_DATA, SEEK_HOLE.
 
-use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::journal::locks;
 use crate::pool::Pool;
 use crate::types::Ino;
+use pm_journal::error::{Error, Result};
+use pm_journal::locks;
 use pmfs_format::BLOCK_BYTES;
 
 impl Pool {

@@ -9,8 +9,6 @@
 //! lane has a record each, whatever the file's size.
 
 use super::{Work, block_of};
-use crate::error::{Error, Result};
-use crate::journal::lane::{Purpose, Zone};
 use crate::pool::Pool;
 use crate::resolve::intend_nodes;
 use crate::space::alloc::Class;
@@ -19,6 +17,8 @@ use crate::tree::edit::{Entries, Swing, write_node};
 use crate::tree::entry::{Entry, coverage, place, span};
 use crate::types::Ino;
 use crate::types::Run;
+use pm_journal::error::{Error, Result};
+use pm_journal::lane::{Purpose, Zone};
 use pm_store::Durable;
 use pmfs_format::inode::SIZE_MAX;
 use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, UNWRITTEN};

@@ -2,9 +2,9 @@
 //! then go straight from its blocks to the new ones.
 
 use super::overwrite::UNGUARDED_MAX;
-use crate::error::Result;
 use crate::pool::Pool;
 use crate::tree::Tree;
+use pm_journal::error::Result;
 use pm_store::FreshSet;
 use pmfs_format::BLOCK_BYTES;
 use std::ops::Range;

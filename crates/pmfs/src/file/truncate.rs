@@ -2,12 +2,12 @@
 //! cut short nothing needs to be done, for no size exposes it.
 
 use super::Work;
-use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::space::alloc::Class;
 use crate::tree::edit::Holes;
 use crate::tree::entry::coverage;
 use crate::types::Ino;
+use pm_journal::error::{Error, Result};
 use pm_store::Durable;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::inode::SIZE_MAX;

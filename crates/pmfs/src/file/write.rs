@@ -2,10 +2,10 @@
 
 use super::overwrite::LOGGED_MAX;
 use super::source::Source;
-use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::tree::Tree;
 use crate::types::{DataMode, Ino};
+use pm_journal::error::{Error, Result};
 use pmfs_format::inode::SIZE_MAX;
 use pmfs_format::{BLOCK_BYTES, InodeRaw};
 

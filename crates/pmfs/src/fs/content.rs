@@ -1,8 +1,8 @@
 //! Calls on a file's content, by its number.
 
 use super::Fs;
-use crate::error::Result;
 use crate::types::{FallocateMode, Ino};
+use pm_journal::error::Result;
 use pmshare::counters::CountedRead;
 
 #[allow(clippy::missing_errors_doc)]

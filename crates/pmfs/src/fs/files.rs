@@ -1,9 +1,9 @@
 //! Calls on what is held open, and on open files with their offsets.
 
 use super::Fs;
-use crate::error::Result;
 use crate::open::open_file::OpenFile;
 use crate::types::{Attr, FileId, Ino};
+use pm_journal::error::Result;
 use std::io::SeekFrom;
 
 #[allow(clippy::missing_errors_doc)]

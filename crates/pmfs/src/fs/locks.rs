@@ -1,8 +1,8 @@
 //! Calls on file locks.
 
 use super::Fs;
-use crate::error::Result;
 use crate::types::{FileId, Ino, LockClass, LockInfo, LockKind, LockOwner, LockRange};
+use pm_journal::error::Result;
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {

@@ -3,10 +3,10 @@
 //! does the same for programs that call mmap(2).
 
 use super::Fs;
-use crate::error::{Error, Result};
 use crate::mapping::pin::BlockRun;
 use crate::mapping::stored::Shown;
 use crate::types::Ino;
+use pm_journal::error::{Error, Result};
 use pmem::view::{Piece, Stores, View};
 use pmfs_format::BLOCK_BYTES;
 use std::collections::BTreeMap;

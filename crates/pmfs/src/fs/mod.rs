@@ -16,9 +16,6 @@ pub(crate) mod path;
 mod pins;
 mod statfs;
 
-use crate::error::{Error, Result};
-#[cfg(feature = "record")]
-use crate::journal::lane::Lane;
 use crate::mapping::kernel_copy::OwnCopies;
 use crate::mapping::stored::Watching;
 use crate::options::OpenOptions;
@@ -28,6 +25,9 @@ use crate::recovery::inherit::{ForExec, ForFork};
 use crate::types::{AtimeMode, DataMode, FileId, LockOwner, RecoveryReport};
 use entrance::Entrance;
 use map::Maps;
+use pm_journal::error::{Error, Result};
+#[cfg(feature = "record")]
+use pm_journal::lane::Lane;
 use pmem::counters;
 use pmshare::counters::Totals;
 use std::path::Path;

@@ -2,9 +2,9 @@
 
 use super::Fs;
 use crate::dir::list;
-use crate::error::Result;
 use crate::namespace::create::Kind;
 use crate::types::{Attr, DirEntry, Ino, NewNode, RenameFlags, SetAttr, StatFs, XattrFlags};
+use pm_journal::error::Result;
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {

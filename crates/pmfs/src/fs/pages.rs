@@ -1,10 +1,10 @@
 //! Calls of mounts, whose kernels hold pages of files.
 
 use super::Fs;
-use crate::error::{Error, Result};
 use crate::mapping::kernel_copy::WantedPages;
 use crate::pages::records::KernelCopy;
 use crate::types::{Ino, PagesInTheWay};
+use pm_journal::error::{Error, Result};
 use std::time::Duration;
 
 #[allow(clippy::missing_errors_doc)]

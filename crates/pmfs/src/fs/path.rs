@@ -2,8 +2,8 @@
 //! is theirs.
 
 use super::Fs;
-use crate::error::{Error, Result};
 use crate::types::{Attr, ROOT_INO, mode};
+use pm_journal::error::{Error, Result};
 
 /// The number of links that the kernel follows.
 const LINKS_MAX: u32 = 40;

@@ -1,10 +1,10 @@
 //! Calls of faces that hand the pool's own blocks to programs.
 
 use super::Fs;
-use crate::error::Result;
 use crate::mapping::pin::BlockRun;
 use crate::mapping::stored::{LEN_MIN, Shown};
 use crate::types::Ino;
+use pm_journal::error::Result;
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {

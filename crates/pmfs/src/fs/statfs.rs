@@ -1,10 +1,10 @@
 //! statfs: sums over the groups' lines.
 
-use crate::error::Result;
-use crate::journal::lane::Lane;
 use crate::pool::Pool;
 use crate::space::bitmap::Bitmap;
 use crate::types::StatFs;
+use pm_journal::error::Result;
+use pm_journal::lane::Lane;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::directory::NAME_MAX;
 

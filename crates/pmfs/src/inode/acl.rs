@@ -6,8 +6,8 @@
 //! ACL that says no more than the mode is never stored, so the mode's group bits and the ACL's mask
 //! are the same thing twice: whoever changes one changes the other in the same transaction.
 
-use crate::error::{Error, Result};
 use crate::types::mode;
+use pm_journal::error::{Error, Result};
 
 /// The attribute that holds the ACL of the inode itself.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";

@@ -1,9 +1,9 @@
 //! The time of access of what is read (docs/adr/0034-times.md).
 
 use super::Inode;
-use crate::error::Result;
 use crate::pool::Pool;
 use crate::types::{AtimeMode, Ino};
+use pm_journal::error::Result;
 use pmfs_format::InodeRaw;
 
 /// relatime: an atime this old is renewed.

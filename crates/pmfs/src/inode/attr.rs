@@ -1,10 +1,10 @@
 //! The attributes that `stat` tells of an inode.
 
 use super::{Inode, usage};
-use crate::error::Result;
-use crate::journal::locks;
 use crate::pool::Pool;
 use crate::types::{Attr, Ino, mode};
+use pm_journal::error::Result;
+use pm_journal::locks;
 use pmfs_format::{BLOCK_BYTES, InodeRaw};
 
 impl Pool {

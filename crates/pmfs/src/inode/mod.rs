@@ -7,14 +7,14 @@ mod lazy;
 pub mod usage;
 pub mod xattr;
 
-use crate::error::{Error, Result};
-use crate::journal::lane::Lane;
-use crate::journal::{Change, Transaction};
 use crate::pool::Pool;
 use crate::tree::entry::Entry;
 use crate::tree::{Shape, Tree, corrupt};
 use crate::types::Run;
 use crate::types::{Ino, mode};
+use pm_journal::error::{Error, Result};
+use pm_journal::lane::Lane;
+use pm_journal::{Change, Transaction};
 use pmfs_format::inode::{
     CTIME_IS_MTIME, FIRST_INO, INLINE_BYTES, ROOT_INO, SIZE_MASK, SIZE_MAX, TABLE_INO,
 };

@@ -2,10 +2,10 @@
 //! (docs/adr/0034-times.md): recovery counts anew.
 
 use super::Inode;
-use crate::error::Error;
 use crate::pool::Pool;
 use crate::tree::entry::Entry;
 use crate::tree::visit::{Piece, Visitor};
+use pm_journal::error::Error;
 use pmfs_format::InodeRaw;
 
 /// Blocks that an inode's data, nodes and attributes take, as its count has it.

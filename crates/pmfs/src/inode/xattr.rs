@@ -8,18 +8,18 @@
 //! everything (who may is the mount's to check), and of `system.` the two ACLs, which are judged by
 //! [`crate::inode::acl`].
 
-use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode::acl;
-use crate::journal::Transaction;
-use crate::journal::claim::Claim;
-use crate::journal::lane::{Lane, Purpose, Zone};
-use crate::journal::locks::{self, LockSet};
 use crate::pool::Pool;
 use crate::space::alloc::Class;
 use crate::tree::corrupt;
 use crate::types::Run;
 use crate::types::{Ino, XattrFlags, mode};
+use pm_journal::Transaction;
+use pm_journal::claim::Claim;
+use pm_journal::error::{Error, Result};
+use pm_journal::lane::{Lane, Purpose, Zone};
+use pm_journal::locks::{self, LockSet};
 use pm_store::FreshSet;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 

@@ -32,12 +32,12 @@
 //! from READ to MAYBE_DIRTY, is made when a file is opened for writing, where no page is locked;
 //! and a slot that has such a handle only ever takes MAYBE_DIRTY records.
 
-use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::journal::locks::{LockSet, line_of};
 use crate::pages::records::{Record, state};
 use crate::pool::Pool;
 use crate::types::{Ino, PagesInTheWay};
+use pm_journal::error::{Error, Result};
+use pm_journal::locks::{LockSet, line_of};
 use pm_store::clock::now_ns;
 use pmfs_format::runtime::{KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_READ, KERNEL_COPY_WANTED};
 use pmfs_format::{KernelCopyRaw, LockRaw, SlotRaw};

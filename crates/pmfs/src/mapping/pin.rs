@@ -13,15 +13,15 @@
 //! inode's lock; whoever changes the content looks there anyway. It dies with its slot. The process
 //! itself counts whether it still needs its pin.
 
-use crate::error::{Error, Result};
 use crate::file::{Work, block_of};
 use crate::inode::Inode;
-use crate::journal::locks::{LockSet, line_of};
 use crate::mapping::stored::Elsewhere;
 use crate::pages::records::Record;
 use crate::pool::Pool;
 use crate::tables::open_table::Thing;
 use crate::types::Ino;
+use pm_journal::error::{Error, Result};
+use pm_journal::locks::{LockSet, line_of};
 use pmfs_format::runtime::{
     KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_APART, KERNEL_COPY_PIN_READ, KERNEL_COPY_PIN_WRITE,
     KERNEL_COPY_READ,

@@ -9,7 +9,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::error::Result;
+use pm_journal::error::Result;
 use pmem::watch::Watch;
 
 /// Shorter ranges are flushed whole: 20 us for each MiB, against a fault for each page that is

@@ -1,16 +1,16 @@
 //! setattr: mode (with the access ACL's share of it), owner, group and times in one transaction; a
 //! size first, by truncate.
 
-use crate::error::Result;
 use crate::inode::Inode;
 use crate::inode::acl;
 use crate::inode::xattr;
-use crate::journal::Transaction;
-use crate::journal::claim::Claim;
-use crate::journal::lane::Lane;
-use crate::journal::locks::LockSet;
 use crate::pool::Pool;
 use crate::types::{Attr, Ino, SetAttr, SetTime};
+use pm_journal::Transaction;
+use pm_journal::claim::Claim;
+use pm_journal::error::Result;
+use pm_journal::lane::Lane;
+use pm_journal::locks::LockSet;
 use pm_store::FreshSet;
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::CTIME_IS_MTIME;

@@ -1,16 +1,16 @@
 //! New inode numbers, and the table's growth under them.
 
-use crate::error::{Error, Result};
 use crate::inode::{Inode, NewInode, PER_BLOCK};
-use crate::journal::lane::{Lane, Purpose, Zone};
-use crate::journal::locks::drain_place;
-use crate::medium::header::grow_word;
-use crate::medium::store::Held;
 use crate::pool::Pool;
 use crate::space::alloc::Class;
 use crate::tree::edit::{Edit, Leaves};
 use crate::tree::entry::Entry;
 use crate::types::Ino;
+use pm_journal::error::{Error, Result};
+use pm_journal::lane::{Lane, Purpose, Zone};
+use pm_journal::locks::drain_place;
+use pm_journal::medium::header::grow_word;
+use pm_journal::medium::store::Held;
 use pm_store::FreshSet;
 use pmfs_format::inode::TABLE_INO;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};

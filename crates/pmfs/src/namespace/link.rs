@@ -4,13 +4,13 @@ use super::create::LINKABLE;
 use super::{find, named_dir, with_links, with_names};
 use crate::dir::bucket::{HeaderEdit, kind_of};
 use crate::dir::{Name, bucket_of, split};
-use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::journal::Transaction;
-use crate::journal::claim::Claim;
-use crate::journal::locks::LockSet;
 use crate::pool::Pool;
 use crate::types::{Attr, Ino};
+use pm_journal::Transaction;
+use pm_journal::claim::Claim;
+use pm_journal::error::{Error, Result};
+use pm_journal::locks::LockSet;
 use pmfs_format::inode::LINKS_MAX;
 
 impl Pool {

@@ -12,11 +12,11 @@ pub(crate) mod rename;
 pub(crate) mod whiteout;
 
 use crate::dir::{self, Hit, Name};
-use crate::error::{Error, Result};
 use crate::inode::{Hot, Inode};
-use crate::journal::locks::{self, LockSet};
 use crate::pool::Pool;
 use crate::types::{Attr, DirEntry, Ino, mode};
+use pm_journal::error::{Error, Result};
+use pm_journal::locks::{self, LockSet};
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::ROOT_INO;
 

@@ -4,15 +4,15 @@
 use super::{find, named, named_dir, peek, with_links, with_names};
 use crate::dir::bucket::HeaderEdit;
 use crate::dir::{Hit, Name};
-use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::journal::Transaction;
-use crate::journal::claim::Claim;
-use crate::journal::locks::LockSet;
 use crate::namespace::planted;
 use crate::pool::Pool;
 use crate::resolve::intend_reclaim;
 use crate::types::Ino;
+use pm_journal::Transaction;
+use pm_journal::claim::Claim;
+use pm_journal::error::{Error, Result};
+use pm_journal::locks::LockSet;
 
 /// The type of inode that is to lose its name.
 #[derive(Clone, Copy, PartialEq, Eq)]

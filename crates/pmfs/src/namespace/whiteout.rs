@@ -5,12 +5,12 @@ use super::create::{Kind, inherited, plan};
 use super::inode_table::{new_ino, write};
 use crate::dir::Hit;
 use crate::dir::bucket::kind_of;
-use crate::error::Result;
 use crate::inode::Inode;
-use crate::journal::lane::Lane;
-use crate::journal::{Logged, Sealed, Transaction};
 use crate::pool::Pool;
 use crate::types::{Ino, NewNode, mode};
+use pm_journal::error::Result;
+use pm_journal::lane::Lane;
+use pm_journal::{Logged, Sealed, Transaction};
 use pm_store::FreshSet;
 use pmfs_format::InodeRaw;
 

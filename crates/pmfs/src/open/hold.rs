@@ -1,14 +1,14 @@
 //! Holding inodes: what is held outlives its last name, and its last holder frees it.
 
-use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::journal::claim::Claim;
-use crate::journal::locks::LockSet;
 use crate::pool::Pool;
 use crate::resolve::intend_reclaim;
 use crate::space::bitmap::Bitmap;
 use crate::tables::open_table::Thing;
 use crate::types::{Attr, Ino};
+use pm_journal::claim::Claim;
+use pm_journal::error::{Error, Result};
+use pm_journal::locks::LockSet;
 
 impl Pool {
     /// One more holder of `ino`.

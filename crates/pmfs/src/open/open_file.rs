@@ -5,8 +5,6 @@
 //! open table tell which processes have it; each of those also holds the inode once. A line without
 //! such a word is nobody's.
 
-use crate::error::{Error, Result};
-use crate::journal::locks::LockSet;
 use crate::open::file_lock::table::Lock;
 use crate::open::file_lock::{Owner, Request};
 use crate::pool::Pool;
@@ -14,6 +12,8 @@ use crate::space::alloc::Class;
 use crate::tables::annex::{HeldLine, Line, Table};
 use crate::tables::open_table::Thing;
 use crate::types::{Attr, FileId, Ino, LockClass, LockKind, LockRange};
+use pm_journal::error::{Error, Result};
+use pm_journal::locks::LockSet;
 use pmfs_format::OpenFileRaw;
 use pmshare::owner;
 use std::io::SeekFrom;

@@ -1,10 +1,10 @@
 //! Pins among the records: who has a file's own blocks mapped (docs/adr/0010-pins.md).
 
-use crate::error::{Error, Result};
-use crate::journal::locks::LockSet;
 use crate::pages::records::Record;
 use crate::pool::Pool;
 use crate::types::Ino;
+use pm_journal::error::{Error, Result};
+use pm_journal::locks::LockSet;
 use pmfs_format::runtime::{KERNEL_COPY_PIN_APART, KERNEL_COPY_PIN_READ, KERNEL_COPY_PIN_WRITE};
 use pmfs_format::{KernelCopyRaw, LockRaw};
 

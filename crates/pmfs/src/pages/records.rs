@@ -7,10 +7,10 @@
 //! questions that every call on content asks. Records stand from their line's home on; the line's
 //! word `copies` says how far to look, and is 0 where there are none.
 
-use crate::error::{Error, Result};
-use crate::journal::locks::{LockSet, line_of};
 use crate::pool::Pool;
 use crate::types::{Ino, PagesInTheWay};
+use pm_journal::error::{Error, Result};
+use pm_journal::locks::{LockSet, line_of};
 use pm_store::clock::now_ns;
 use pmfs_format::runtime::{
     KERNEL_COPY_FREE, KERNEL_COPY_HELD, KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_APART,

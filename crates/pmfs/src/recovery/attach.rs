@@ -1,13 +1,13 @@
 //! Attaching to a pool and leaving it: first opener, last closer (docs/adr/0030-first-and-last.md).
 
-use crate::error::{Error, Result};
-use crate::journal::lane::Lane;
-use crate::medium::geometry::Geometry;
-use crate::medium::superblock::{self, Health, State};
 use crate::options::OpenOptions;
 use crate::pool::Pool;
 use crate::recovery::{close_for, rebuild, rest};
 use crate::types::{RecoveryKind, RecoveryReport};
+use pm_journal::error::{Error, Result};
+use pm_journal::lane::Lane;
+use pm_journal::medium::geometry::Geometry;
+use pm_journal::medium::superblock::{self, Health, State};
 use pm_store::Restore;
 use pmem::Pmem;
 use pmem::slots::{Probe, Prober};

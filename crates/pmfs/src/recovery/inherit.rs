@@ -4,12 +4,12 @@
 //! A successor gets a reference to all that this process has open, in a slot of its own
 //! ([`pmshare::inherit`]).
 
-use crate::error::Result;
 use crate::open::file_lock::Owner;
 use crate::pool::Pool;
 use crate::recovery::close_for;
 use crate::tables::open_table::Thing;
 use crate::types::{FileId, LockOwner};
+use pm_journal::error::Result;
 use pmshare::inherit::Successor;
 use std::fmt;
 

@@ -1,17 +1,17 @@
 //! Rebuilding the runtime area by walking the trees: after power loss, or when the pool comes from
 //! another machine. The first opener has the pool to itself.
 
-use crate::error::{Error, Result};
 use crate::inode::usage;
 use crate::inode::{Inode, PER_BLOCK, plausible};
-use crate::journal::lane::Lane;
-use crate::journal::undo::undo;
-use crate::medium::superblock;
 use crate::pool::Pool;
 use crate::space::bitmap::Bitmap;
 use crate::tree::visit::{Piece, Visitor};
 use crate::types::Run;
 use crate::types::{RecoveryKind, RecoveryReport};
+use pm_journal::error::{Error, Result};
+use pm_journal::lane::Lane;
+use pm_journal::medium::superblock;
+use pm_journal::undo::undo;
 use pm_store::Restore;
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::ROOT_INO;
@@ -54,11 +54,11 @@ pub fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
         report.entries_undone += undone.entries;
         // Lanes start in different parts of the pool, so that they seldom meet in a group.
         lane.set_block_cursor(
-            crate::journal::lane::Zone::Data,
+            pm_journal::lane::Zone::Data,
             geometry.data_start
                 + index * ((geometry.blocks - geometry.data_start) / geometry.lanes),
         );
-        lane.set_block_cursor(crate::journal::lane::Zone::Meta, geometry.data_start);
+        lane.set_block_cursor(pm_journal::lane::Zone::Meta, geometry.data_start);
         // In groups of their own, if there are enough: else the lanes of all processes write the
         // same line.
         let apart = (geometry.inodes / geometry.lanes).max(1024);
@@ -295,9 +295,9 @@ const _: () = assert!(PER_BLOCK * InodeRaw::SIZE == pmfs_format::BLOCK_BYTES);
 
 #[cfg(test)]
 mod tests {
-    use crate::medium::superblock;
     use crate::scratch::{NODE, Scratch};
     use crate::{Fs, OpenOptions, ROOT_INO};
+    use pm_journal::medium::superblock;
     use pm_store::Restore;
     use pmfs_format::RunRecordRaw;
     use pmfs_format::runtime::{LAYOUT, LAYOUT_COMMITTED_REDO};
@@ -318,8 +318,7 @@ mod tests {
         let _writable = fs.mapping().writable();
         let pool = fs.pool();
         let restore = Restore::new(&pool.pm);
-        let mut lanes =
-            (0..pool.geometry.lanes).map(|lane| crate::journal::lane::Lane::at(pool, lane));
+        let mut lanes = (0..pool.geometry.lanes).map(|lane| pm_journal::lane::Lane::at(pool, lane));
         let lane = lanes.find(|lane| lane.scan().is_committed_redo()).unwrap();
         let torn = *lane.scan().open.last().unwrap();
         let mine = |&(_, word): &(u64, u64)| word == 0x0202_0202_0202_0202;

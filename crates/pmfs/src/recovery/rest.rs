@@ -4,14 +4,14 @@
 //!
 //! The tables are looked at while their checksum is made, part by part, so that they are read once.
 
-use crate::error::Result;
-use crate::medium::geometry::Geometry;
-use crate::medium::header;
-use crate::medium::superblock::crc_of_parts;
 use crate::pool::Pool;
 use crate::space::bitmap::Bitmap;
 use crate::tables::annex::told_words;
 use crate::types::Run;
+use pm_journal::error::Result;
+use pm_journal::medium::geometry::Geometry;
+use pm_journal::medium::header;
+use pm_journal::medium::superblock::crc_of_parts;
 use pmfs_format::inode::FIRST_INO;
 use pmfs_format::runtime::{ANNEX_ROOTS, FILE_LOCK_FREE, GROUP_UNITS, KERNEL_COPY_FREE};
 use pmfs_format::{
@@ -80,7 +80,7 @@ fn tables(geometry: &Geometry) -> [Table; 10] {
         place: start..start + count * LINE_BYTES,
         is_at_rest,
     };
-    let groups = |map: &crate::medium::geometry::BitmapPlace| {
+    let groups = |map: &pm_journal::medium::geometry::BitmapPlace| {
         table(map.groups, map.group_count(), |line| {
             word(line, GroupRaw::owner) == 0
                 && word(line, GroupRaw::free) <= GROUP_UNITS

@@ -5,14 +5,14 @@ mod search;
 
 pub(crate) use search::Wish;
 
-use crate::error::{Error, Result};
-use crate::journal::lane::{Lane, Purpose, Zone};
-use crate::journal::locks::line_of;
-use crate::medium::sparse::REGION as SPACED;
-use crate::medium::store::Waits;
 use crate::space::bitmap::{Bitmap, REGION};
 use crate::space::budget::Space;
 use crate::types::Run;
+use pm_journal::error::{Error, Result};
+use pm_journal::lane::{Lane, Purpose, Zone};
+use pm_journal::locks::line_of;
+use pm_journal::medium::sparse::REGION as SPACED;
+use pm_journal::medium::store::Waits;
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::tree::FANOUT;
 

@@ -5,12 +5,12 @@
 //! dead thread, or the record of one, can tell what became of the bit. A group is 8,192 blocks;
 //! each line of its bitmap is a 2 MiB region.
 //!
-//! [`Lane::intend`]: crate::journal::lane::Lane::intend
+//! [`Lane::intend`]: pm_journal::lane::Lane::intend
 
-use crate::medium::geometry::BitmapPlace;
-use crate::medium::store::Held;
-use crate::medium::store::Waits;
 use crate::types::{FreePages, Run};
+use pm_journal::medium::geometry::BitmapPlace;
+use pm_journal::medium::store::Held;
+use pm_journal::medium::store::Waits;
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::{GroupRaw, tree::FANOUT};
 use pmshare::rescue;

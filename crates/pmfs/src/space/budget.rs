@@ -1,10 +1,10 @@
 //! Free blocks, as a process counts on them.
 
-use crate::error::{Error, Result};
-use crate::medium::store::Share;
-use crate::medium::store::Waits;
 use crate::space::bitmap::Bitmap;
 use crate::space::hints::Hints;
+use pm_journal::error::{Error, Result};
+use pm_journal::medium::store::Share;
+use pm_journal::medium::store::Waits;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -13,12 +13,12 @@
 //! is stored and lowered after it is gone. A death in between leaves the count too high, never too
 //! low, so an annex whose count is 0 need not be scanned.
 
-use crate::medium::header::annex_word;
-use crate::medium::store::Held;
 use crate::pool::Pool;
 use crate::space::alloc::Class;
 use crate::space::bitmap::Bitmap;
 use crate::types::Run;
+use pm_journal::medium::header::annex_word;
+use pm_journal::medium::store::Held;
 use pm_store::annexes::block_of;
 use pmfs_format::runtime::{
     ANNEX_COUNT_MAX, ANNEX_FILE_ROOTS, ANNEX_LINES, ANNEX_LOCK_ROOTS, ANNEX_NODE, ANNEX_NODE_WORDS,

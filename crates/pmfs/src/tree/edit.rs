@@ -3,11 +3,11 @@
 
 use super::entry::{Entry, coverage, place, span};
 use super::{Shape, Tree};
-use crate::error::Result;
-use crate::journal::lane::{Lane, Purpose, Zone};
 use crate::pool::Pool;
 use crate::space::alloc::Class;
 use crate::types::Ino;
+use pm_journal::error::Result;
+use pm_journal::lane::{Lane, Purpose, Zone};
 use pm_store::FreshSet;
 use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, UNWRITTEN};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};

@@ -1,6 +1,6 @@
 //! Tree entries as values.
 
-use crate::error::{Error, Result};
+use pm_journal::error::{Error, Result};
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::tree::{
     BLOCK_MASK, FANOUT, FANOUT_SHIFT, GROWN, HEIGHT_MASK, HEIGHT_SHIFT, NODE, PRESENT, UNWRITTEN,

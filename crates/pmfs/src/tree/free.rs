@@ -8,11 +8,11 @@
 
 use super::entry::{Entry, coverage, span};
 use super::{Shape, Tree, corrupt};
-use crate::error::Result;
-use crate::journal::lane::Lane;
 use crate::pool::Pool;
 use crate::space::bitmap::Bitmap;
 use crate::types::Run;
+use pm_journal::error::Result;
+use pm_journal::lane::Lane;
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};

@@ -9,9 +9,9 @@ pub mod entry;
 pub(crate) mod free;
 pub mod visit;
 
-use crate::error::{Error, Result};
 use crate::pool::Pool;
 use entry::{Entry, coverage, place, span};
+use pm_journal::error::{Error, Result};
 use pmfs_format::tree::{DIRECTORY_HEIGHT, FILE_HEIGHT_MAX};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 use std::ops::Range;

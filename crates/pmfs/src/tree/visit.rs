@@ -2,9 +2,9 @@
 
 use super::entry::{Entry, coverage, span};
 use super::{NEITHER, Shape, Tree, corrupt};
-use crate::error::Error;
 use crate::pool::Pool;
 use crate::types::Run;
+use pm_journal::error::Error;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 

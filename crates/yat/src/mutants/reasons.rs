@@ -102,7 +102,7 @@ const REASONS: &[Reason] = reasons! {
     "pin.rs", "self.pm.flush_mapped(", ORDER, ALL, PROGRAMS;
     "committed_redo.rs", "restore.commit(last)", &[Flush], ALL,
         "a pool at rest has no open log; but its locks keep their pending commits, and the next holder closes the committed redo record";
-    "journal/undo.rs", "restore.close(", ORDER, ALL,
+    "pm-journal/src/undo.rs", "restore.close(", ORDER, ALL,
         "at a mount the superblock's next fence covers it; the kill model needs it";
     "resolve.rs", "pool.free_front(lane, record, same)", ORDER, ALL, PENDING;
     "superblock.rs", "words(CLAIM_OFFSET", ORDER, ALL,
@@ -156,7 +156,13 @@ mod tests {
     fn each_reason_has_its_code() {
         let mut all = Vec::new();
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        for engine in ["pm-store/src", "pmshare/src", "pmfs/src", "pmfs-admin/src"] {
+        for engine in [
+            "pm-store/src",
+            "pmshare/src",
+            "pm-journal/src",
+            "pmfs/src",
+            "pmfs-admin/src",
+        ] {
             sources(&crates.join(engine), &mut all);
         }
         let is_there = |reason: &&Reason| {

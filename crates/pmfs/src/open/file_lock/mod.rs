@@ -8,10 +8,10 @@
 mod deadlock;
 pub mod table;
 
-use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::pool::Pool;
 use crate::types::{Ino, LockClass, LockInfo, LockKind, LockOwner, LockRange};
+use pm_journal::error::{Error, Result};
 use pmfs_format::runtime::{FILE_LOCK_HELD, FILE_LOCK_WAITING};
 use pmshare::member::Began;
 use std::time::Duration;

@@ -6,12 +6,12 @@
 //! [`Pool::drop_file_locks`]).
 
 use super::Owner;
-use crate::error::{Error, Result};
-use crate::medium::store::Held;
 use crate::pool::Pool;
 use crate::space::alloc::Class;
 use crate::tables::annex::{Line, Table};
 use crate::types::{Ino, LockClass, LockKind, LockRange};
+use pm_journal::error::{Error, Result};
+use pm_journal::medium::store::Held;
 use pmfs_format::runtime::{
     FILE_LOCK_CLASS_SHIFT, FILE_LOCK_FREE, FILE_LOCK_HELD, FILE_LOCK_PID_SHIFT,
     FILE_LOCK_SLOT_SHIFT, FILE_LOCK_TAKEN, FILE_LOCK_WAITING, FILE_LOCK_WRITE,

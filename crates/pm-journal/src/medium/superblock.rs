@@ -159,7 +159,7 @@ pub fn set_run_record(restore: &Restore<'_>, mut raw: RunRecordRaw) {
 /// # Errors
 /// [`Error::Elsewhere`]: on this boot the pool is somebody's by another name. `adopt`: that one is
 /// known to be gone.
-pub(crate) fn claim(pm: &Pm, ours: &RunRecordRaw, adopt: bool) -> Result<u64> {
+pub fn claim(pm: &Pm, ours: &RunRecordRaw, adopt: bool) -> Result<u64> {
     let claim = claim_of(ours);
     let seen = pm.load(CLAIM_OFFSET);
     let of_this_boot = seen != 0 && seen >> 32 == claim >> 32;
@@ -177,7 +177,7 @@ fn claim_of(record: &RunRecordRaw) -> u64 {
 }
 
 /// Gives the claim up: the pool is clean, or was not opened after all.
-pub(crate) fn unclaim(pm: &Pm, to: u64) {
+pub fn unclaim(pm: &Pm, to: u64) {
     Restore::new(pm).words(CLAIM_OFFSET, &[to]);
 }
 
@@ -233,7 +233,7 @@ pub fn crc_of_range(mem: &Pmem, range: std::ops::Range<u64>) -> Result<u32> {
 ///
 /// # Errors
 /// As there.
-pub(crate) fn crc_of_parts(
+pub fn crc_of_parts(
     mem: &Pmem,
     range: std::ops::Range<u64>,
     mut see: impl FnMut(u64, &[u8]),

@@ -47,11 +47,11 @@ impl Store {
 }
 
 /// One process's place in a pool.
-pub(crate) type Share = pmshare::Share<Store>;
+pub type Share = pmshare::Share<Store>;
 /// That place, of a call that may have to wait.
-pub(crate) type Waits<'a> = pmshare::Waits<'a, Store>;
+pub type Waits<'a> = pmshare::Waits<'a, Store>;
 /// A lock word held.
-pub(crate) type Held<'a> = pmshare::owner::Held<'a, Store>;
+pub type Held<'a> = pmshare::owner::Held<'a, Store>;
 
 impl Shared for Store {
     type Error = Error;

@@ -3,16 +3,16 @@
 //! [`Redo::seal`] writes the new words to the lane. Once they are durable the record is committed:
 //! whatever happens, recovery makes the change. So the old bytes need not be read first, and their
 //! lines come from memory while the log is on its way there. [`CommittedRedo::apply`] only stores
-//! the bytes: the next holder of the lane makes them durable ([`crate::journal::committed_redo`]).
+//! the bytes: the next holder of the lane makes them durable ([`crate::committed_redo`]).
 //!
 //! A log of new words may be applied only to the words that it was made for. Two lanes never have
 //! records of the same words, as nothing would tell which is the later one: a call that finds a
 //! committed redo record of words that it is to change goes on in that lane.
 
+use crate::committed_redo;
 use crate::error::Result;
-use crate::journal::committed_redo;
-use crate::journal::lane::Lane;
-use crate::journal::pending::PendingCommit;
+use crate::lane::Lane;
+use crate::pending::PendingCommit;
 use arrayvec::ArrayVec;
 use pm_store::Pm;
 use pmfs_format::journal::{
@@ -43,6 +43,7 @@ impl<'a> Redo<'a> {
     /// Begins one in `lane`. The caller holds the lock of all it will change. `closes`: recovery
     /// must not make the change again once the call has returned, because a word that it changes in
     /// part holds bytes that others may store to without reading the lock's pending commit.
+    #[inline]
     pub fn begin(lane: &'a Lane<'a>, closes: bool) -> Redo<'a> {
         Redo {
             pm: &lane.share().pm,
@@ -54,12 +55,14 @@ impl<'a> Redo<'a> {
     }
 
     /// `bytes`, at least one, are to stand at `off`.
+    #[inline]
     pub fn add(&mut self, off: u64, bytes: &'a [u8]) {
         self.ranges.push((off, bytes));
         self.count += entries(off, bytes);
     }
 
     /// Returns whether its log is short enough for its lane.
+    #[inline]
     pub fn fits(&self) -> bool {
         self.count <= committed_redo::entries_max(self.lane.log().1)
     }
@@ -70,6 +73,7 @@ impl<'a> Redo<'a> {
     /// # Errors
     /// [`crate::Error::Medium`]: the bytes to change can't be read. The log is closed, and nothing
     /// is committed.
+    #[inline]
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn seal(self) -> Result<CommittedRedo<'a>> {
         let mem = self.pm.mapping();
@@ -96,6 +100,7 @@ impl<'a> Redo<'a> {
     }
 
     /// Writes the entries and flushes them; stops at one of which a word can't be read.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn write(&self, id: u64) -> Result<()> {
         let head = self.lane.head();
@@ -198,6 +203,7 @@ impl<'a> Redo<'a> {
 }
 
 /// Entries that a range takes.
+#[inline]
 fn entries(off: u64, bytes: &[u8]) -> u64 {
     let end = (off + bytes.len() as u64).next_multiple_of(8);
     (end - (off & !7)).div_ceil(ENTRY_DATA_BYTES)

@@ -17,6 +17,7 @@ pub(crate) const WORDS: usize = 7;
 pub struct Header(u64);
 
 impl Header {
+    /// An entry of this kind, of so many words from byte `off` on.
     #[inline]
     pub fn new(kind: u64, off: u64, words: u64, place: u64) -> Header {
         Header(
@@ -24,15 +25,19 @@ impl Header {
         )
     }
 
+    /// That of the entry at this offset.
+    #[inline]
     pub fn read(pm: &Pm, entry: u64) -> Header {
         Header(pm.load(entry))
     }
 
+    /// As it stands in the entry.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
     }
 
+    /// One of `pmfs_format::journal`.
     #[inline]
     pub fn kind(self) -> u64 {
         self.0 >> KIND_SHIFT & 0xf
@@ -45,6 +50,7 @@ impl Header {
     }
 
     /// Returns whether it has new words and is the last entry of its transaction.
+    #[inline]
     pub fn is_last_of_new(self) -> bool {
         self.kind() == KIND_REDO && self.0 & ENTRY_LAST != 0
     }
@@ -73,6 +79,7 @@ impl LogEntry {
     ///
     /// # Errors
     /// [`Error::Corrupt`] if it can't be right.
+    #[inline]
     pub fn read(store: &Store, entry: u64) -> Result<LogEntry> {
         let read = LogEntry::parse(store.pm.read::<8>(entry));
         let inside = |off: u64, bytes: u64| {

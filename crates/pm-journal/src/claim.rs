@@ -1,8 +1,8 @@
 //! A lane for one call, and how its records end with the call.
 
-use crate::journal::lane::Lane;
-use crate::journal::undo::undo_lane;
+use crate::lane::Lane;
 use crate::medium::store::Store;
+use crate::undo::undo_lane;
 use pmshare::Member;
 use pmshare::member::Began;
 
@@ -36,6 +36,7 @@ impl<'a> Claim<'a> {
 impl<'a> std::ops::Deref for Claim<'a> {
     type Target = Lane<'a>;
 
+    #[inline]
     fn deref(&self) -> &Lane<'a> {
         &self.lane
     }

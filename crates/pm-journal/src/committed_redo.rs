@@ -1,7 +1,7 @@
 //! Committed redo records: changes that are certain by their log and not closed
 //! (docs/adr/0017-small-overwrites-wait-once.md).
 //!
-//! Once a log of new words is durable ([`crate::journal::redo::Redo`]), its change is certain. The
+//! Once a log of new words is durable ([`crate::redo::Redo`]), its change is certain. The
 //! words are stored in place, and the call returns. Recovery stores the words of a lane's last
 //! transaction again if it is such a one. It does so for the one before it, too, if the last one
 //! was cut short: until the barrier of the last one the words of the one before need not be
@@ -14,11 +14,11 @@
 //!   holder of such a lock takes the lane.
 //! - All lanes are closed so when the pool is left clean.
 
-use crate::journal::lane::Lane;
-use crate::journal::log_entry::Header;
-use crate::journal::pending::PendingCommit;
+use crate::lane::Lane;
+use crate::log_entry::Header;
 use crate::medium::store::Store;
 use crate::medium::store::Waits;
+use crate::pending::PendingCommit;
 use pm_store::{Restore, committed_redo_ranges};
 use pmem::thread::with;
 use pmfs_format::journal::{ENTRIES_MAX, KIND_COMMIT, KIND_REDO};
@@ -31,6 +31,7 @@ pub(crate) fn entries_max(lane_entries: u64) -> u64 {
 }
 
 /// A key that tells the pool of a thread's last committed redo record.
+#[inline]
 fn pool_key(store: &Store) -> u64 {
     let uuid = u128::from_le_bytes(store.superblock.uuid);
     (uuid ^ uuid >> 64) as u64 ^ store.pm.mapping().identity().ino.rotate_left(32)
@@ -74,6 +75,7 @@ pub(crate) fn close_at(waits: Waits<'_>, entry: u64) {
 
 impl<'a> Lane<'a> {
     /// Its last entry, if that ends a committed redo record that is not closed.
+    #[inline]
     fn committed_redo(&self) -> Option<u64> {
         let entry = self.last_entry()?;
         Header::read(&self.share().pm, entry)
@@ -170,145 +172,5 @@ impl<'a> Lane<'a> {
             .for_each(|(lane, _)| lane.flush_committed_redo());
         restore.barrier();
         open.iter().for_each(|&(_, last)| restore.commit(last));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::journal::claim::Claim;
-    use crate::journal::lane::{Lane, Purpose, Zone};
-    use crate::scratch::{NODE, Scratch};
-    use crate::space::alloc::Class;
-    use crate::{Fs, ROOT_INO};
-    use pmem::counters::snapshot;
-
-    /// A file of sevens, by its number.
-    fn file(fs: &Fs) -> u64 {
-        let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
-        fs.write(ino, 0, &[7; 8000]).unwrap();
-        ino
-    }
-
-    /// Barriers of a call.
-    fn barriers(call: impl FnOnce()) -> u64 {
-        let before = snapshot().fences;
-        call();
-        snapshot().fences - before
-    }
-
-    fn committed_redos(fs: &Fs) -> usize {
-        let lanes = 0..fs.pool().geometry.lanes;
-        lanes
-            .filter(|&lane| Lane::at(fs.pool(), lane).scan().is_committed_redo())
-            .count()
-    }
-
-    /// Goal: a call that overwrites the words of another's committed redo record waits once, and
-    /// sees the other's words. Method: two threads of two attachments in turn, in lanes of their
-    /// own.
-    #[test]
-    fn threads_in_turn_wait_once() {
-        let scratch = Scratch::new(16 << 20);
-        let (one, other) = (scratch.open(), scratch.open());
-        let ino = file(&one);
-        one.write(ino, 100, &[0; 64]).unwrap();
-        for turn in 1..20u8 {
-            let overwrite = |fs: &Fs| {
-                let mut got = [0; 64];
-                let barriers = barriers(|| assert!(fs.write(ino, 100, &[turn; 64]).is_ok()));
-                fs.read(ino, 100, &mut got).unwrap();
-                assert_eq!((barriers, got), (1, [turn; 64]));
-            };
-            match turn % 2 {
-                0 => overwrite(&one),
-                _ => std::thread::scope(|scope| {
-                    scope
-                        .spawn(|| overwrite(&other))
-                        .join()
-                        .expect("the thread");
-                }),
-            }
-        }
-        assert_eq!(committed_redos(&one), 1, "they took over one lane");
-        assert!(scratch.is_sound());
-    }
-
-    /// Goal: a call that waits for the lane of a committed redo record may clean up after a thread
-    /// that died in that lane, which frees blocks. Method: a thread that ends with a lane and a
-    /// block in question.
-    #[test]
-    fn a_waiter_for_a_lane_cleans_up_after_its_dead_holder() {
-        let scratch = Scratch::new(16 << 20);
-        let fs = scratch.open();
-        let ino = file(&fs);
-        let die = || {
-            fs.write(ino, 100, &[2; 64]).unwrap();
-            let _writable = fs.mapping().writable();
-            let lane = Claim::new(fs.pool());
-            let (pool, zone) = (fs.pool(), Zone::Data);
-            pool.alloc(&lane, 1, Class::Ordinary, zone, Purpose::Scratch)
-                .unwrap();
-            std::mem::forget(lane);
-        };
-        std::thread::scope(|scope| scope.spawn(die).join().expect("the thread"));
-        fs.write(ino, 120, &[3; 64]).unwrap();
-        let mut got = [0; 84];
-        fs.read(ino, 100, &mut got).unwrap();
-        assert_eq!(
-            (got[..20].to_vec(), got[20..].to_vec()),
-            (vec![2; 20], vec![3; 64])
-        );
-        assert!(scratch.is_sound());
-    }
-
-    /// Goal: recovery never stores the word of an older record again where a newer one has changed
-    /// it: others may read it meanwhile. Method: two records of the same words; the test compares
-    /// what recovery would store.
-    #[test]
-    fn an_older_redo_is_not_seen_again() {
-        let scratch = Scratch::new(16 << 20);
-        let fs = scratch.open();
-        let ino = file(&fs);
-        for (at, byte) in [(96, 2), (104, 3)] {
-            fs.write(ino, at, &[byte; 64]).unwrap();
-        }
-        let lanes = 0..fs.pool().geometry.lanes;
-        let mut scans = lanes.map(|lane| Lane::at(fs.pool(), lane).scan());
-        let scan = scans
-            .find(crate::journal::scan::Scan::is_committed_redo)
-            .unwrap();
-        let words = scan.redo_words(fs.pool()).unwrap();
-        let is = |&(off, word): &(&u64, &u64)| fs.mapping().load(*off) == *word;
-        assert_eq!((words.len(), words.iter().filter(is).count()), (9, 9));
-    }
-
-    /// Goal: a committed redo record is closed before its words change otherwise or get another
-    /// owner, and when the pool is left.
-    #[test]
-    fn a_store_by_another_way_closes_the_record_first() {
-        let scratch = Scratch::new(16 << 20);
-        let fs = scratch.open();
-        let ino = file(&fs);
-        let others: [&dyn Fn(); 3] = [
-            &|| assert!(fs.write(ino, 0, &[1; 4096]).is_ok()),
-            &|| assert!(fs.append(ino, &[1; 10]).is_ok()),
-            &|| assert!(fs.unlink(ROOT_INO, b"file").is_ok()),
-        ];
-        for other in others {
-            fs.write(ino, 100, &[2; 64]).unwrap();
-            assert_eq!(committed_redos(&fs), 1);
-            other();
-            assert_eq!(committed_redos(&fs), 0);
-        }
-        let ino = file(&fs);
-        fs.write(ino, 100, &[2; 64]).unwrap();
-        fs.write(ino, 104, &[3; 4]).unwrap();
-        assert_eq!(
-            committed_redos(&fs),
-            1,
-            "a word is a committed redo record, too, where one is pending"
-        );
-        fs.close().unwrap();
-        assert_eq!(committed_redos(&scratch.open()), 0, "left clean");
     }
 }

@@ -15,26 +15,31 @@ pub fn words(store: &Store) -> [u64; 5] {
 }
 
 /// The lock of renames.
+#[inline]
 pub fn rename_word(store: &Store) -> u64 {
     RuntimeHeaderRaw::rename_owner.of(store.geometry.header)
 }
 
 /// The lock under which the inode table grows.
+#[inline]
 pub fn grow_word(store: &Store) -> u64 {
     RuntimeHeaderRaw::grow_owner.of(store.geometry.header)
 }
 
 /// The lock under which blocks are taken for annexes.
+#[inline]
 pub fn annex_word(store: &Store) -> u64 {
     RuntimeHeaderRaw::annex_owner.of(store.geometry.header)
 }
 
 /// The lock of those who clean up after others.
+#[inline]
 pub fn recovery_word(store: &Store) -> u64 {
     RuntimeHeaderRaw::recovery_owner.of(store.geometry.header)
 }
 
 /// The lock of those who close what the dead held open.
+#[inline]
 pub fn closing_word(store: &Store) -> u64 {
     RuntimeHeaderRaw::closing_owner.of(store.geometry.header)
 }

@@ -1,10 +1,10 @@
 //! Recovery of a log: undoing an open transaction, or applying a committed redo record again.
 
 use crate::error::{Error, Result};
-use crate::journal::lane::Lane;
-use crate::journal::log_entry::LogEntry;
-use crate::journal::scan::Scan;
+use crate::lane::Lane;
+use crate::log_entry::LogEntry;
 use crate::medium::store::Store;
+use crate::scan::Scan;
 use pm_store::Restore;
 use pmshare::cleaning::Undone;
 
@@ -16,17 +16,12 @@ const ID_MAX: u64 = 1 << 62;
 ///
 /// # Errors
 /// [`Error::Corrupt`] if an entry can't be right; nothing is restored then.
-pub(crate) fn undo_lane(store: &Store, lane: &Lane<'_>, keep_intents: bool) -> Result<Undone> {
+pub fn undo_lane(store: &Store, lane: &Lane<'_>, keep_intents: bool) -> Result<Undone> {
     undo(store, lane, &lane.scan(), keep_intents)
 }
 
 /// Undoes like [`undo_lane`], for a log that has been read.
-pub(crate) fn undo(
-    store: &Store,
-    lane: &Lane<'_>,
-    scan: &Scan,
-    keep_intents: bool,
-) -> Result<Undone> {
+pub fn undo(store: &Store, lane: &Lane<'_>, scan: &Scan, keep_intents: bool) -> Result<Undone> {
     let (log, entries) = lane.log();
     let restore = Restore::new(&store.pm);
     let mut undone = Undone::default();

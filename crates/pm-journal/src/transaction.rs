@@ -9,10 +9,10 @@
 //! words is written back with them, and recovery compares. The commit that it leaves pending has to
 //! be durable before any of these words changes again ([`PendingCommit`]).
 
-use crate::journal::checksum::CommitChecksum;
-use crate::journal::lane::Lane;
-use crate::journal::log_entry::{Header, WORDS};
-use crate::journal::pending::PendingCommit;
+use crate::checksum::CommitChecksum;
+use crate::lane::Lane;
+use crate::log_entry::{Header, WORDS};
+use crate::pending::PendingCommit;
 use arrayvec::ArrayVec;
 use pm_store::{Durable, Pm};
 use pmfs_format::journal::{
@@ -44,6 +44,7 @@ pub struct Transaction<'a> {
 
 impl<'a> Transaction<'a> {
     /// Begins one in `lane`. The caller holds the locks of all it will log.
+    #[inline]
     #[must_use]
     pub fn begin(lane: &'a Lane<'a>) -> Transaction<'a> {
         Transaction {
@@ -57,6 +58,7 @@ impl<'a> Transaction<'a> {
 
     /// Puts a range into the first entry that has room: each is a line to be flushed. The changed
     /// order does not matter, as all of it is logged before anything is stored.
+    #[inline]
     fn push(&mut self, kind: u64, off: u64, words: u64) {
         let takes = match kind {
             KIND_DATA => WORDS as u8,
@@ -82,6 +84,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Logs `len` bytes at `off` (both multiples of 8, at most 48 bytes).
+    #[inline]
     #[must_use]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn log(&mut self, off: u64, len: u64) -> Logged {
@@ -96,6 +99,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Logs any range, in as many entries as it takes. Ends are widened to words.
+    #[inline]
     #[must_use]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn log_bytes(&mut self, off: u64, len: u64) -> Logged {
@@ -115,6 +119,7 @@ impl<'a> Transaction<'a> {
 
     /// Logs `len` bytes at `off` whose old content was saved at `saved`, which must be durable
     /// (docs/adr/0032-large-leaves.md).
+    #[inline]
     #[must_use]
     pub fn log_saved(&mut self, off: u64, len: u64, saved: u64, _durable: &Durable) -> Logged {
         self.push(KIND_DATA, off, 0);
@@ -256,6 +261,7 @@ impl Sealed<'_> {
     /// [`crate::Error::Medium`]; the transaction is then left to recovery.
     /// [`crate::Error::BadAddress`]: the caller puts the old bytes back ([`Sealed::put_back`]) and
     /// closes it.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_bulk(&mut self, range: &Logged, off: u64, bytes: &[u8]) -> crate::Result<()> {
         let len = bytes.len() as u64;
@@ -276,6 +282,7 @@ impl Sealed<'_> {
     ///
     /// # Errors
     /// [`crate::Error::Medium`]; the transaction is then left to recovery.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn put_back(&mut self, range: &Logged, off: u64, from: u64, len: u64) -> crate::Result<()> {
         assert!(
@@ -303,7 +310,7 @@ impl Sealed<'_> {
     /// before any holder changes a logged word again ([`LockSet::commit`]). `None`: no commit is
     /// pending.
     ///
-    /// [`LockSet::commit`]: crate::journal::locks::LockSet::commit
+    /// [`LockSet::commit`]: crate::locks::LockSet::commit
     #[must_use = "a pending commit is to be complete before these words change again"]
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub(crate) fn commit_by_checksum(mut self) -> Option<PendingCommit> {
@@ -347,6 +354,7 @@ impl Sealed<'_> {
 
 impl<'a> Sealed<'a> {
     /// Flushes the changed lines, and waits until they are durable.
+    #[inline]
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn make_durable(mut self) -> Unclosed<'a> {
         self.flush();
@@ -371,6 +379,7 @@ pub struct Unclosed<'a> {
 
 impl Unclosed<'_> {
     /// Closes it durably.
+    #[inline]
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn close(self) {
         let mem = self.pm.mapping();
@@ -384,97 +393,5 @@ impl Unclosed<'_> {
         mem.flush(at, 64);
         drop(window);
         mem.fence();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Transaction;
-    use crate::Fs;
-    use crate::journal::claim::Claim;
-    use crate::journal::lane::Purpose;
-    use crate::scratch::Scratch;
-
-    /// Two blocks that nobody has; the second is to be bad.
-    const SOUND: u64 = 8 << 20;
-    const BAD: u64 = SOUND + 4096;
-
-    /// A pool whose two blocks hold sevens.
-    fn opened() -> (Fs, Scratch) {
-        let scratch = Scratch::new(16 << 20);
-        let fs = scratch.open();
-        let window = fs.mapping().window();
-        for off in [SOUND, BAD] {
-            fs.mapping().write(off, &[7; 8]);
-        }
-        drop(window);
-        (fs, scratch)
-    }
-
-    fn is_poisoned(fs: &Fs) -> bool {
-        let poisoned = fs.mapping().poison(BAD);
-        if let Err(error) = &poisoned {
-            eprintln!("skipped: no UFFDIO_POISON here: {error}");
-        }
-        poisoned.is_ok()
-    }
-
-    /// Goal: others in the pool find nothing of a transaction that lost a store after its seal.
-    #[test]
-    fn a_transaction_that_lost_a_store_is_undone_at_once() {
-        let (fs, scratch) = opened();
-        let other = scratch.open();
-        let lane = Claim::new(fs.pool());
-        let mut tx = Transaction::begin(&lane);
-        let ranges = [tx.log(SOUND, 8), tx.log(BAD, 8)];
-        let mut tx = tx.seal();
-        lane.intend(SOUND, Purpose::Word { off: SOUND }).unwrap();
-        if !is_poisoned(&fs) {
-            return;
-        }
-        for range in &ranges {
-            tx.set(range, 0, 8);
-        }
-        assert_eq!(other.mapping().load(SOUND), 8);
-        tx.commit();
-        drop(lane);
-        assert_eq!(other.mapping().load(SOUND), 7);
-        // A block is still in question: no other gets the lane until its process is gone; then it
-        // is as any other lane.
-        let lanes = 0..other.pool().geometry.lanes;
-        let held = |fs: &Fs| {
-            let pool = fs.pool();
-            let lines = lanes.clone().map(|lane| pool.geometry.lane_line(lane));
-            lines.filter(|&line| pool.pm.load(line) != 0).count()
-        };
-        assert_eq!(held(&other), 1);
-        fs.close().unwrap();
-        other.recover_dead().unwrap();
-        assert_eq!((held(&other), other.mapping().load(SOUND)), (0, 7));
-        assert!(scratch.is_sound());
-    }
-
-    /// Goal: no undo puts zeros in the place of words that could not be read for the log.
-    #[test]
-    fn a_log_without_its_old_bytes_is_none() {
-        let (fs, scratch) = opened();
-        if !is_poisoned(&fs) {
-            return;
-        }
-        let pool = fs.pool();
-        let lane = Claim::new(pool);
-        let mut tx = Transaction::begin(&lane);
-        let ranges = [tx.log(SOUND, 8), tx.log(BAD, 8)];
-        let mut tx = tx.seal();
-        for range in &ranges {
-            tx.set(range, 0, 8);
-        }
-        tx.commit();
-        assert!(pool.pm.intact().is_err());
-        assert_eq!(pool.pm.load(SOUND), 7, "nothing of it is done");
-        std::mem::forget(lane);
-        drop(fs);
-        let fs = scratch.open();
-        assert_eq!([SOUND, BAD].map(|off| fs.mapping().load(off)), [7, 7]);
     }
 }

@@ -33,6 +33,7 @@ pub struct BitmapPlace {
 }
 
 impl BitmapPlace {
+    #[inline]
     pub fn group_count(&self) -> u64 {
         self.units.div_ceil(GROUP_UNITS)
     }
@@ -374,6 +375,7 @@ impl Geometry {
 
     /// First byte after the blocks that trees may name: the runtime area of a pool that has grown,
     /// or the superblock's copy.
+    #[inline]
     pub fn data_end(&self) -> u64 {
         if self.runtime.start >= self.data_start * BLOCK_BYTES {
             self.runtime.start
@@ -383,6 +385,7 @@ impl Geometry {
     }
 
     /// The blocks after those: never given out.
+    #[inline]
     pub fn tail(&self) -> Run {
         let block = self.data_end() / BLOCK_BYTES;
         Run {
@@ -397,67 +400,80 @@ impl Geometry {
     }
 
     /// Byte offset of slot `index`.
+    #[inline]
     pub fn slot(&self, index: u64) -> u64 {
         self.slots + index * SlotRaw::SIZE
     }
 
     /// Open files that there is room for in the runtime area, of programs that have them
     /// themselves.
+    #[inline]
     pub fn file_count(&self) -> u64 {
         self.open_lines * FILES_PER_LINE
     }
 
     /// Byte offset of open file `index`.
+    #[inline]
     pub fn file(&self, index: u64) -> u64 {
         self.files + index * OpenFileRaw::SIZE
     }
 
     /// File locks that there is room for in the runtime area.
+    #[inline]
     pub fn file_lock_count(&self) -> u64 {
         self.open_lines
     }
 
     /// Byte offset of file lock `index`.
+    #[inline]
     pub fn file_lock(&self, index: u64) -> u64 {
         self.file_locks + index * FileLockRaw::SIZE
     }
 
     /// Buckets of file locks: a power of two.
+    #[inline]
     pub fn file_lock_bucket_count(&self) -> u64 {
         self.open_lines / FILE_LOCKS_PER_BUCKET
     }
 
     /// Byte offset of the file lock bucket `index`.
+    #[inline]
     pub fn file_lock_bucket(&self, index: u64) -> u64 {
         self.file_lock_buckets + index * FileLockBucketRaw::SIZE
     }
 
     /// Records of kernel copies: a power of two.
+    #[inline]
     pub fn kernel_copy_count(&self) -> u64 {
         self.open_lines
     }
 
     /// Byte offset of the kernel copy record `index`.
+    #[inline]
     pub fn kernel_copy(&self, index: u64) -> u64 {
         self.kernel_copies + index * KernelCopyRaw::SIZE
     }
 
     /// Byte offset of lane `index`'s volatile line.
+    #[inline]
     pub fn lane_line(&self, index: u64) -> u64 {
         self.lane_lines + index * LaneRaw::SIZE
     }
 
     /// Byte offset of lane `index`'s log.
+    #[inline]
     pub fn lane_log(&self, index: u64) -> u64 {
         self.journal + index * self.lane_bytes
     }
 
     /// Byte offset of lane `index`'s intent records.
+    #[inline]
     pub fn lane_intents(&self, index: u64) -> u64 {
         self.intents + index * self.intents_per_lane * IntentRaw::SIZE
     }
 
     /// Entries a lane: a power of two.
+    #[inline]
     pub fn lane_entries(&self) -> u64 {
         self.lane_bytes / 64
     }
@@ -476,6 +492,7 @@ impl Geometry {
     }
 
     /// The inode table's root entry.
+    #[inline]
     pub fn table_root(&self) -> u64 {
         (self.inode_table_root * BLOCK_BYTES)
             | (u64::from(tree::TABLE_HEIGHT) << tree::HEIGHT_SHIFT)

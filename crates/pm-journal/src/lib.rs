@@ -4,7 +4,7 @@
 //! The right order compiles:
 //!
 //! ```
-//! fn right(mut tx: pmfs::journal::Transaction<'_>) {
+//! fn right(mut tx: pm_journal::Transaction<'_>) {
 //!     let range = tx.log(4096, 8);
 //!     let mut tx = tx.seal();
 //!     tx.set(&range, 0, 1);
@@ -16,14 +16,14 @@
 //! transaction stores, and only through a [`Logged`] that it gave out before:
 //!
 //! ```compile_fail
-//! fn early(mut tx: pmfs::journal::Transaction<'_>) {
+//! fn early(mut tx: pm_journal::Transaction<'_>) {
 //!     let range = tx.log(4096, 8);
 //!     tx.set(&range, 0, 1); // not sealed yet: does not compile
 //! }
 //! ```
 //!
 //! ```compile_fail
-//! fn unlogged(tx: &mut pmfs::journal::Sealed<'_>) {
+//! fn unlogged(tx: &mut pm_journal::Sealed<'_>) {
 //!     tx.set(4096, 0, 1); // a number is not a logged range: does not compile
 //! }
 //! ```
@@ -33,13 +33,13 @@
 //! more from then on:
 //!
 //! ```compile_fail
-//! fn early(tx: pmfs::journal::Sealed<'_>) {
+//! fn early(tx: pm_journal::Sealed<'_>) {
 //!     tx.close(); // not flushed: does not compile
 //! }
 //! ```
 //!
 //! ```compile_fail
-//! fn late(mut tx: pmfs::journal::Sealed<'_>, range: &pmfs::journal::Logged) {
+//! fn late(mut tx: pm_journal::Sealed<'_>, range: &pm_journal::Logged) {
 //!     let unclosed = tx.make_durable();
 //!     tx.set(range, 0, 1); // the log may be closed: does not compile
 //!     unclosed.close();
@@ -47,25 +47,34 @@
 //! ```
 //!
 //! ```compile_fail
-//! fn late(mut tx: pmfs::journal::Sealed<'_>, range: &pmfs::journal::Logged) {
+//! fn late(mut tx: pm_journal::Sealed<'_>, range: &pm_journal::Logged) {
 //!     tx.commit();
 //!     tx.set(range, 0, 1); // committed: does not compile
 //! }
 //! ```
+#![forbid(unsafe_code)]
+
+#[macro_use]
+extern crate pmem;
 
 mod change;
 mod checksum;
 pub mod claim;
-pub(crate) mod committed_redo;
+pub mod committed_redo;
+pub mod error;
 pub mod lane;
 pub mod locks;
 pub mod log_entry;
-pub(crate) mod pending;
-pub(crate) mod redo;
-pub(crate) mod scan;
+#[allow(missing_docs, reason = "most fields are the superblock's")]
+pub mod medium;
+pub mod pending;
+pub mod redo;
+pub mod scan;
 mod transaction;
-pub(crate) mod undo;
+pub mod types;
+pub mod undo;
 
-pub(crate) use change::Change;
-pub(crate) use redo::Redo;
+pub use change::Change;
+pub use error::{Error, Result};
+pub use redo::Redo;
 pub use transaction::{Logged, Sealed, Transaction, Unclosed};

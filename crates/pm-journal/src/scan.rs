@@ -1,9 +1,9 @@
 //! Reading a lane's log: which transaction was the last one, and how far it has come
 //! (docs/adr/0019-log-validity.md).
 
+use crate::checksum::CommitChecksum;
 use crate::error::Result;
-use crate::journal::checksum::CommitChecksum;
-use crate::journal::log_entry::{Header, LogEntry};
+use crate::log_entry::{Header, LogEntry};
 use crate::medium::store::Store;
 use pm_store::Pm;
 use pmfs_format::LogEntryRaw;

@@ -4,15 +4,15 @@
 //! Writers hold the line's owner word; its sequence is odd while they change words that readers may
 //! see. Readers take nothing: they read the sequence, read, and read the sequence again.
 
+use crate::claim::may_go;
+use crate::committed_redo;
 use crate::error::{Error, Result};
-use crate::journal::claim::may_go;
-use crate::journal::committed_redo;
-use crate::journal::lane::Lane;
-use crate::journal::pending::PendingCommit;
-use crate::journal::redo::Redo;
-use crate::journal::transaction::Sealed;
+use crate::lane::Lane;
 use crate::medium::store::Share;
 use crate::medium::store::Waits;
+use crate::pending::PendingCommit;
+use crate::redo::Redo;
+use crate::transaction::Sealed;
 use crate::types::Ino;
 use pmfs_format::LockRaw;
 use pmshare::member::Began;
@@ -39,6 +39,7 @@ pub struct LockSet<'a> {
 
 impl<'a> LockSet<'a> {
     /// Locks the inodes; waits as long as it takes.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn take(waits: impl Into<Waits<'a>>, inos: &[Ino]) -> LockSet<'a> {
         let locks = LockSet::acquire(waits.into(), inos, false);
@@ -78,6 +79,7 @@ impl<'a> LockSet<'a> {
 
     /// Locks one inode more, unless another holder has its line: it is out of order, so that no
     /// call may wait for it.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn try_add(&mut self, ino: Ino) -> bool {
         let line = line_of(self.waits.share, ino);
@@ -125,6 +127,7 @@ impl<'a> LockSet<'a> {
     }
 
     /// Makes the pending commits that these locks named durable, for a call that has no lane.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn drain(&self) {
         match self.waits.share.pm.pending_redo() {
@@ -147,6 +150,7 @@ impl<'a> LockSet<'a> {
     /// Makes the words that a transaction has changed durable, and closes it by its commit
     /// checksum. These locks cover all that it logged, and name the pending commit from now on.
     /// Later stores of this call in place touch none of its words.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn commit(&self, tx: Sealed<'_>) {
         self.leave_pending(tx.commit_by_checksum());
@@ -158,6 +162,7 @@ impl<'a> LockSet<'a> {
     ///
     /// # Errors
     /// [`crate::Error::Medium`] of the bytes that are to change; nothing is changed then.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn redo(&self, tx: Redo<'_>, behind: impl FnOnce()) -> Result<()> {
         // Readers must retry before the record is durable: from then on recovery may apply it.
@@ -169,6 +174,7 @@ impl<'a> LockSet<'a> {
     }
 
     /// Leaves the pending commit to these locks.
+    #[inline]
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     fn leave_pending(&self, pending: Option<PendingCommit>) {
         let Some(pending) = pending else {
@@ -232,6 +238,7 @@ impl<'a> LockSet<'a> {
 }
 
 impl Drop for LockSet<'_> {
+    #[inline]
     fn drop(&mut self) {
         // The locks still name the pending commits that they had or got by this call.
         let complete = !self.reads && !self.waits.share.pm.leave_pending();
@@ -254,7 +261,7 @@ impl Drop for LockSet<'_> {
 /// in the place of one that is gone, as it does not hold the line. The calls that left that commit
 /// had the line before the place became free.
 #[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn drain_place(share: &Share, ino: Ino) {
+pub fn drain_place(share: &Share, ino: Ino) {
     let pending = PendingCommit::load(share, LockRaw::pending_commit.of(line_of(share, ino)));
     // No redo record covers an inode.
     if let Some(pending) = pending
@@ -269,7 +276,7 @@ pub(crate) fn drain_place(share: &Share, ino: Ino) {
 
 /// The lock line of an inode.
 #[inline]
-pub(crate) fn line_of(share: &Share, ino: Ino) -> u64 {
+pub fn line_of(share: &Share, ino: Ino) -> u64 {
     let key = share.geometry.hash_key[0];
     let hash = (ino ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     share.geometry.locks + (hash >> 32 & (share.geometry.lock_count - 1)) * LockRaw::SIZE
@@ -279,7 +286,7 @@ pub(crate) fn line_of(share: &Share, ino: Ino) -> u64 {
 /// few disturbed tries it takes the lock. `body` may see anything while a writer works, so its
 /// errors count only if nothing changed.
 #[inline]
-pub(crate) fn read<'a, T>(
+pub fn read<'a, T>(
     waits: impl Into<Waits<'a>>,
     ino: Ino,
     body: impl FnMut() -> Result<T>,
@@ -291,7 +298,7 @@ pub(crate) fn read<'a, T>(
 
 /// Reads like [`read`], but gives up after those tries: for a `body` that may take locks itself.
 #[inline]
-pub(crate) fn read_unlocked<'a, T>(
+pub fn read_unlocked<'a, T>(
     waits: impl Into<Waits<'a>>,
     ino: Ino,
     body: impl FnMut() -> Result<T>,
@@ -302,7 +309,7 @@ pub(crate) fn read_unlocked<'a, T>(
 
 /// Reads like [`read`], and `body` is told the inode's line.
 #[inline(always)]
-pub(crate) fn read_line<'a, T>(
+pub fn read_line<'a, T>(
     waits: impl Into<Waits<'a>>,
     ino: Ino,
     mut body: impl FnMut(u64) -> Result<T>,
@@ -314,7 +321,7 @@ pub(crate) fn read_line<'a, T>(
 }
 
 /// One try at a read without a lock, for a reader that begins another one itself.
-pub(crate) struct Glimpse<'a> {
+pub struct Glimpse<'a> {
     share: &'a Share,
     /// The inode's line.
     pub line: u64,

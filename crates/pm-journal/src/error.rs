@@ -135,7 +135,7 @@ pub enum Error {
         theirs: u64,
     },
     /// The kernel of another mount has pages of the file that programs below it have mapped. Calls
-    /// wait for these unless [`crate::Fs::tell_of_pages`] was called.
+    /// wait for these unless `Fs::tell_of_pages` was called.
     #[error("pages of the file are mapped below another mount of the pool")]
     PagesElsewhere(Box<PagesInTheWay>),
     /// The bytes on the medium can't be right.
@@ -285,12 +285,12 @@ impl Error {
     /// [`Error::PagesElsewhere`].
     #[cold]
     #[must_use]
-    pub(crate) fn pages(pages: PagesInTheWay) -> Error {
+    pub fn pages(pages: PagesInTheWay) -> Error {
         Error::PagesElsewhere(Box::new(pages))
     }
 
     /// Returns whether something has run out that the end of another process may give back.
-    pub(crate) fn is_shortage(&self) -> bool {
+    pub fn is_shortage(&self) -> bool {
         matches!(
             self,
             Error::NoSpace | Error::NoInodes | Error::TooManyOpen | Error::NoLocks

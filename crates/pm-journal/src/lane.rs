@@ -1,9 +1,9 @@
 //! Lanes: a transaction logs there, and a call records there its coming changes of the bitmaps.
 
 use crate::error::{Error, Result};
-use crate::journal::scan::{Scan, scan};
 use crate::medium::store::Share;
 use crate::medium::store::Waits;
+use crate::scan::{Scan, scan};
 use crate::types::{Ino, Run};
 use pmfs_format::inode::TABLE_INO;
 use pmfs_format::runtime::{
@@ -22,7 +22,7 @@ const RUN_SHIFT: u32 = 24;
 const INDEX_MASK: u64 = (1 << LEVEL_SHIFT) - 1;
 
 /// For [`Purpose::Range`] over a whole tree: all blocks that the new tree names stay.
-pub(crate) const CHANGED: u64 = INDEX_MASK;
+pub const CHANGED: u64 = INDEX_MASK;
 
 /// The lane that this thread used last; more than any pool has if it used none.
 fn hint() -> u64 {
@@ -50,6 +50,8 @@ pub enum Zone {
 }
 
 impl Zone {
+    /// The one that is not this.
+    #[inline]
     pub fn other(self) -> Zone {
         match self {
             Zone::Data => Zone::Meta,
@@ -59,6 +61,7 @@ impl Zone {
 }
 
 /// The owner that blocks are to have, or had: after a kill this decides.
+#[allow(missing_docs, reason = "each field has the name of its kind")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A node of a tree (`level` 1 and up) or a leaf (0) at `index`.
@@ -84,6 +87,7 @@ pub enum Purpose {
 
 impl Purpose {
     /// The leaf of a file's block.
+    #[inline]
     pub fn leaf(ino: Ino, index: u64) -> Purpose {
         Purpose::Tree {
             ino,
@@ -121,6 +125,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Claims the lane that has this line of the journal, and goes on preferring its own.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn claim_of(waits: Waits<'a>, entry: u64) -> Lane<'a> {
         let share = waits.share;
@@ -132,6 +137,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Gives it back, with no record written.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn give_back(self) {
         self.release();
@@ -197,6 +203,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Claims lane `index`, if nobody has it.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn try_claim(waits: Waits<'a>, index: u64) -> Option<Lane<'a>> {
         let share = waits.share;
@@ -227,6 +234,7 @@ impl<'a> Lane<'a> {
     }
 
     /// The id of a new transaction.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn next_id(&self) -> u64 {
         let runtime = self.waits.pm.runtime();
@@ -236,6 +244,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Takes the place of the next entry, and returns its offset.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn next_entry(&self) -> u64 {
         let head = self.head();
@@ -281,6 +290,7 @@ impl<'a> Lane<'a> {
     }
 
     /// The offset of its last entry; `None` if it has none.
+    #[inline]
     pub fn last_entry(&self) -> Option<u64> {
         let last = self.head().checked_sub(1)?;
         Some(self.entry(last))
@@ -301,6 +311,7 @@ impl<'a> Lane<'a> {
         self.set_head(head);
     }
 
+    #[inline]
     fn cursor_off(&self, zone: Zone) -> u64 {
         let cursor = if zone == Zone::Data {
             LaneRaw::block_cursor
@@ -311,20 +322,26 @@ impl<'a> Lane<'a> {
     }
 
     /// The place from which this lane searches its next block.
+    #[inline]
     pub fn block_cursor(&self, zone: Zone) -> u64 {
         self.waits.pm.load(self.cursor_off(zone))
     }
 
+    /// Sets it.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_block_cursor(&self, zone: Zone, block: u64) {
         self.waits.pm.runtime().store(self.cursor_off(zone), block);
     }
 
     /// The place from which this lane searches its next inode.
+    #[inline]
     pub fn inode_cursor(&self) -> u64 {
         self.waits.pm.load(LaneRaw::inode_cursor.of(self.line))
     }
 
+    /// Sets it.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_inode_cursor(&self, ino: u64) {
         self.waits
@@ -334,6 +351,7 @@ impl<'a> Lane<'a> {
     }
 
     /// The inode noted last.
+    #[inline]
     pub fn working(&self) -> Ino {
         self.waits.pm.load(LaneRaw::working.of(self.line))
     }
@@ -352,6 +370,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Blocks gained and lost are nobody's again.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn work_done(&self) {
         self.store_block_count();
@@ -359,6 +378,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Counts blocks gained or lost for a purpose; those of the inode table are nobody's.
+    #[inline]
     pub fn count_blocks(&self, purpose: Purpose, blocks: i64) {
         let counted = match purpose {
             Purpose::Tree { ino, .. } => ino != TABLE_INO,
@@ -371,12 +391,14 @@ impl<'a> Lane<'a> {
     }
 
     /// Blocks of an old subtree are gone.
+    #[inline]
     pub fn lose_blocks(&self, blocks: u64) {
         self.gained.set(self.gained.get() - blocks as i64);
     }
 
     /// Stores the inode's count of blocks, unflushed: the contract lets it go, and recovery counts
     /// anew.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn store_block_count(&self) {
         let gained = self.gained.replace(0);
@@ -390,16 +412,19 @@ impl<'a> Lane<'a> {
     }
 
     /// Intent records that may stand at a time: all but the spare's.
+    #[inline]
     fn records(&self) -> u64 {
         self.waits.geometry.intents_per_lane - 1
     }
 
     /// Intent records that are still to be had.
+    #[inline]
     pub fn room(&self) -> u64 {
         self.records() - self.intent_count()
     }
 
     /// Intent records written.
+    #[inline]
     pub fn intent_count(&self) -> u64 {
         self.waits
             .pm
@@ -407,6 +432,7 @@ impl<'a> Lane<'a> {
             .min(self.records())
     }
 
+    #[inline]
     fn record_off(&self, record: u64) -> u64 {
         self.intents + record * IntentRaw::SIZE
     }
@@ -415,6 +441,7 @@ impl<'a> Lane<'a> {
     ///
     /// # Errors
     /// [`Error::NoSpace`] if the lane has no record left: the call is too scattered.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn intend(&self, run: u64, purpose: Purpose) -> Result<u64> {
         let record = self.intent_count();
@@ -432,12 +459,14 @@ impl<'a> Lane<'a> {
     ///
     /// # Errors
     /// As there.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn intend_run(&self, run: Run, purpose: Purpose) -> Result<u64> {
         self.intend(run.block << RUN_SHIFT | run.count, purpose)
     }
 
     /// Record `record`: its first word and its purpose; `None` if struck out or unreadable.
+    #[inline]
     pub fn intent(&self, record: u64) -> Option<(u64, Purpose)> {
         let [run, kind, ino, index] = self.waits.pm.read::<4>(self.record_off(record));
         if run == 0 {
@@ -483,6 +512,7 @@ impl<'a> Lane<'a> {
     }
 
     /// The run in a record's first word.
+    #[inline]
     pub fn run_of(word: u64) -> Run {
         Run {
             block: word >> RUN_SHIFT,
@@ -491,6 +521,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Replaces a record's run by the rest of it; strikes the record out at 0 blocks.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn shrink(&self, record: u64, run: Run) {
         let word = if run.count == 0 {
@@ -502,12 +533,14 @@ impl<'a> Lane<'a> {
     }
 
     /// Marks a record as done with.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn strike_out(&self, record: u64) {
         self.waits.pm.runtime().store(self.record_off(record), 0);
     }
 
     /// Moves a record's cursor.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_cursor(&self, record: u64, cursor: u64) {
         self.waits
@@ -517,6 +550,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Forgets all records.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn clear_intents(&self) {
         self.waits
@@ -526,6 +560,7 @@ impl<'a> Lane<'a> {
     }
 
     /// The block that this lane has and nobody uses; it is marked as used.
+    #[inline]
     pub fn spare(&self) -> Option<u64> {
         let block = self.waits.pm.load(self.record_off(self.records()));
         let data = &self.waits.data;
@@ -537,6 +572,7 @@ impl<'a> Lane<'a> {
     ///
     /// # Errors
     /// As [`Lane::intend`].
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn take_spare(&self, purpose: Purpose) -> Result<Option<u64>> {
         let Some(block) = self.spare() else {
@@ -549,6 +585,7 @@ impl<'a> Lane<'a> {
 
     /// Makes a leaf's old block, which a record names, the spare one. Until the records are cleared
     /// they decide what it is.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn keep_spare(&self, block: u64, purpose: Purpose) {
         self.count_blocks(purpose, -1);
@@ -556,6 +593,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Makes a block the spare one; 0: it has none.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_spare(&self, block: u64) {
         let off = self.record_off(self.records());
@@ -563,6 +601,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Returns whether an open record names the spare block.
+    #[inline]
     fn is_spare_in_question(&self) -> bool {
         let Some(spare) = self.spare() else {
             return false;
@@ -576,6 +615,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Clears the spare block if an open record names it: the record decides then. For resolving.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn doubt_spare(&self) {
         if self.is_spare_in_question() {
@@ -590,11 +630,13 @@ impl<'a> Lane<'a> {
     }
 
     /// The journal's part of this lane: first byte and number of entries.
+    #[inline]
     pub fn log(&self) -> (u64, u64) {
         (self.log, self.waits.geometry.lane_entries())
     }
 }
 
+#[inline]
 fn encode(purpose: Purpose) -> (u64, u64, u64) {
     match purpose {
         Purpose::Tree { ino, level, index } => (

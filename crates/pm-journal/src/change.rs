@@ -1,6 +1,6 @@
 //! Words of one line that a transaction changes.
 
-use crate::journal::transaction::{Logged, Sealed, Transaction};
+use crate::transaction::{Logged, Sealed, Transaction};
 use arrayvec::ArrayVec;
 
 /// Runs of neighbours, at most: every other one of eight words.
@@ -17,9 +17,10 @@ pub struct Change<const N: usize> {
 impl Transaction<'_> {
     /// Logs those of the words at `off` that differ in `new` from `old`, which is how they stand:
     /// nothing else is to be stored.
+    #[inline]
     #[must_use]
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn change<const N: usize>(
+    pub fn change<const N: usize>(
         &mut self,
         off: u64,
         old: &[u64; N],
@@ -40,6 +41,7 @@ impl Transaction<'_> {
 
 impl<const N: usize> Change<N> {
     /// The words at `off` are to be `new`; nothing of it is logged.
+    #[inline]
     fn of(off: u64, new: [u64; N]) -> Change<N> {
         assert!(N <= 8, "words of one line");
         Change {
@@ -50,11 +52,13 @@ impl<const N: usize> Change<N> {
     }
 
     /// A run of them is logged.
+    #[inline]
     fn push(&mut self, run: Logged) {
         self.logged.push(run);
     }
 
     /// Stores what changes.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn apply(&self, tx: &mut Sealed<'_>) {
         for run in &self.logged {

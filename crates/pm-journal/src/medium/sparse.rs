@@ -10,7 +10,7 @@ use pmfs_format::tree::FANOUT;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks that get space together.
-pub(crate) const REGION: u64 = FANOUT;
+pub const REGION: u64 = FANOUT;
 
 /// The regions that are known to have space; none of a pool that is not sparse.
 #[derive(Debug, Default)]
@@ -29,6 +29,7 @@ impl Backed {
         )
     }
 
+    #[inline]
     fn is_known(&self, region: u64) -> bool {
         let word = &self.0[(region / 64) as usize];
         word.load(Ordering::Relaxed) >> (region % 64) & 1 == 1
@@ -48,6 +49,7 @@ impl Store {
     }
 
     /// Returns whether a region of blocks, [`REGION`] each, is known to have space.
+    #[inline]
     pub fn is_backed(&self, region: u64) -> bool {
         self.backed.is_known(region)
     }

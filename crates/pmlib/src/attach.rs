@@ -167,7 +167,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whatever stands in the volatile area, nobody holds anything.
+    /// Nobody holds anything, whatever stands in the volatile area.
     fn clear_volatile(&self) {
         for (index, span) in self.spans.iter().enumerate() {
             let lines = span.lines();

@@ -37,7 +37,7 @@ pub(crate) struct Core {
     pub places: Places,
     pub spans: Spans,
     pub key: Key,
-    /// What this process believes to be free: a hint.
+    /// Room that this process believes in: a hint.
     pub space: Mutex<Space>,
     /// The lock of the thread that looks for spans, or adds one.
     pub growing: Mutex<()>,

@@ -54,7 +54,7 @@ pub enum Error {
         /// The process, or 0 if it could not be told.
         pid: u32,
     },
-    /// As many processes have it as can.
+    /// No slot is left for a process.
     #[error("{slots} processes have the heap, and there is room for no more: end one of them")]
     Processes {
         /// How many can have it.

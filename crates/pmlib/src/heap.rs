@@ -44,7 +44,7 @@ pub struct Options {
     pub max: u64,
     /// What the heap's name and its records' checks are made from; 0: chance.
     pub seed: u64,
-    /// What to do about a process that holds a lock and does not run.
+    /// The treatment of a process that holds a lock and does not run.
     pub stalled: Stalled,
     /// Open a heap that was in use in this boot by another name, or a copy of one: its last user is
     /// known to be gone.
@@ -108,10 +108,10 @@ impl Heap {
         Heap::attach_by(mem, Some(Entrance::to(path)?), options)
     }
 
-    /// As [`Heap::open`], with every access shown to `observer`. For checkers.
+    /// Opens like [`Heap::open`], with every access shown to `observer`. For checkers.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Heap::open`].
     #[cfg(feature = "record")]
     #[doc(hidden)]
     pub fn open_observed(

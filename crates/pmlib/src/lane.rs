@@ -46,7 +46,7 @@ use crate::packed::{Entry, Ticket, closed_of, closed_word};
 use crate::record::{Act, Entries, Step, steps};
 use crate::space::{Claim, Place, Room};
 
-/// What may be taken again once the closing of the record that freed it is durable.
+/// Room that may be taken again once the closing of the record that freed it is durable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Freed {
     Place(Place),
@@ -303,7 +303,7 @@ impl Core {
             self.set_use(first, chunks, 0);
             self.space().wait_for(ticket, Room::Chunks(first, chunks));
         }
-        // What is freed may be taken from here on, when the record is closed.
+        // Freed chunks may be taken from here on, when the record is closed.
         self.set_uses(change);
         for &chunk in &lane.chunks {
             self.unlock_chunk(chunk);
@@ -472,7 +472,7 @@ impl Core {
 
     /// Flushes what a record has stored, and the closings that it brought about.
     pub fn flush_record(&self, record: &[u64]) -> Result<()> {
-        // Of a process that has seen the heap become longer, perhaps.
+        // Its process may have seen the heap become longer.
         self.find_spans()?;
         let superseded = superseded_of(record);
         for ticket in superseded.iter().map(|&word| Ticket::of(word)) {
@@ -667,7 +667,7 @@ impl Core {
         Ok(())
     }
 
-    /// As [`Core::drain`], by a thread that may not have had the lane; all its chunks are left, but
+    /// Does what [`Core::drain`] does, by a thread that may not have had the lane; all its chunks are left, but
     /// for those in which its transaction has `reserved` places (sorted).
     pub fn quiet(&self, lane: &mut Lane, reserved: &[u64]) -> Result<()> {
         self.take_over(lane)?;

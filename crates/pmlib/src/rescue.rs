@@ -4,7 +4,7 @@
 //! 1. A record whose fence was over and whose words may not all be in place: they are stored. All
 //!    chunks that it changes are locked by the dead thread. A record that no fence has made durable
 //!    for certain is not done: its stamp is closed, as recovery closes a torn record's.
-//! 2. What the lane's last record stored is flushed, and the record closed durably.
+//! 2. The words that the lane's last record stored are flushed, and the record closed durably.
 //! 3. Chunks that the lane had, reserved or to take places from, are nobody's again; those of a run
 //!    that was freed or made are whose the table says. Places that were reserved in a chunk come
 //!    back with the chunk's next user (`crates/pmlib/src/space.rs`).

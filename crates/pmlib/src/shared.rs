@@ -74,7 +74,7 @@ impl Shared for Memory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub run: Run,
-    /// What the area holds can be believed.
+    /// The area can be believed.
     pub is_ready: bool,
 }
 

@@ -44,7 +44,7 @@ pub(crate) enum Room {
     Chunks(u64, u64),
 }
 
-/// What is free, as this process believes.
+/// Room, as this process believes.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     /// Runs of free chunks: first chunk, chunks.
@@ -112,7 +112,7 @@ impl Space {
         }
     }
 
-    /// What has come meanwhile.
+    /// Lists room that has come meanwhile.
     fn settle(&mut self, core: &Core) {
         for lane in 0..self.waiting.len() {
             while let Some(&(stamp, room)) = self.waiting[lane].front()
@@ -239,7 +239,7 @@ impl Core {
         Ok(object)
     }
 
-    /// Whose a chunk is.
+    /// The word that says whose a chunk is.
     fn use_of(&self, chunk: u64) -> u64 {
         self.line(chunk) + USE_OFFSET
     }
@@ -348,7 +348,7 @@ impl Core {
                 if let Some(place) = self.reserve_in(lane, chunk, class, word) {
                     return Some(place);
                 }
-                // What is reserved in it stays this transaction's to its end.
+                // Places that are reserved in it stay this transaction's to its end.
                 lane.full.push(Claim { chunk, class });
                 self.set_current(lane, class, 0, 0);
             }
@@ -439,7 +439,7 @@ impl Core {
     /// Takes a chunk of objects, if nobody has it and there is room in it.
     fn use_listed(&self, lane: &Lane, chunk: u64, class: usize) -> bool {
         if !self.try_use(chunk, lane) {
-            // Whoever has it lists it later.
+            // Its user lists it later.
             return false;
         }
         let entry = self.entry(chunk);
@@ -586,7 +586,7 @@ impl Core {
         *self.space() = space;
     }
 
-    /// What the table says, by the first opener: whose each chunk is, and what is free.
+    /// Notes whose each chunk is, as the table says: for the first opener.
     pub fn begin_space(&self) -> Result<()> {
         let mut bad = None;
         let _window = self.mem.window();

@@ -401,7 +401,7 @@ impl<'h> Tx<'h> {
         if !change.is_empty() {
             core.commit(self.need_lane()?, &mut change)?;
         }
-        // What it has made is others' to see from here on.
+        // Others see what it has made from here on.
         let plan = std::mem::take(&mut self.plan);
         if let Some(offset) = core.mem.failed() {
             core.broke();

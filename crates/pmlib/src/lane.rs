@@ -667,8 +667,8 @@ impl Core {
         Ok(())
     }
 
-    /// Does what [`Core::drain`] does, by a thread that may not have had the lane; all its chunks are left, but
-    /// for those in which its transaction has `reserved` places (sorted).
+    /// Does what [`Core::drain`] does, by a thread that may not have had the lane; all its chunks
+    /// are left, but for those in which its transaction has `reserved` places (sorted).
     pub fn quiet(&self, lane: &mut Lane, reserved: &[u64]) -> Result<()> {
         self.take_over(lane)?;
         self.drain(lane)?;

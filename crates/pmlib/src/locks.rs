@@ -2,8 +2,8 @@
 //!
 //! A table of lines, found by a hash of the object's offset; a line names the thread that holds it,
 //! of whatever process, and the lane of its transaction. A transaction has them to its end. No lock
-//! outlives the run, and none its process. A waiter says for which line, so that a circle is seen by
-//! the last to enter it.
+//! outlives the run, and none its process. A waiter says for which line, so that a circle is seen
+//! by the last to enter it.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,8 @@ impl Core {
         self.try_lock_beside(line, lane, 0)
     }
 
-    /// Takes a lock like [`Core::try_lock_line`]; `sleepers`: others may sleep until it is free again.
+    /// Takes a lock like [`Core::try_lock_line`]; `sleepers`: others may sleep until it is free
+    /// again.
     fn try_lock_beside(&self, line: u64, lane: &Lane, sleepers: u64) -> bool {
         if self.mem.load_cached(line) != 0 {
             return false;

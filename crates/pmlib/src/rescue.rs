@@ -142,6 +142,9 @@ impl Core {
             self.mark_changing(chunk, true);
         }
         self.redo(stored());
+        for chunk in stored().flat_map(|step| chunks(&step)) {
+            self.mark_changing(chunk, false);
+        }
         Ok(())
     }
 

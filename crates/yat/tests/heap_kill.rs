@@ -3,7 +3,7 @@
 //! survives power. Method: the kill model, exhaustive over stores, flushes and fences, of
 //! transactions, of attaching, of leaving, and of a rescue.
 
-use yat::heap::kill::{Finds, Kills, What, kill_everywhere};
+use yat::heap::kill::{Finds, Kills, What, kill_everywhere, race_everywhere};
 use yat::heap::{Heaps, killed};
 use yat::program::Program;
 
@@ -58,6 +58,16 @@ fn a_cleaner_may_die() {
     }
     println!("{total:?} after another");
     assert!(total.kills > 1000);
+}
+
+/// Nothing that another one has committed since is stored over.
+#[test]
+fn who_comes_after_the_dead_comes_last() {
+    let program = &killed()[10];
+    assert!(program.name().contains("Edit(1, 1)"));
+    let kills = race_everywhere(program).unwrap_or_else(|text| panic!("{text}"));
+    println!("{kills} kills with another one at the same word");
+    assert!(kills > 20);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use pmlib::planted::{BUGS, select};
 use yat::explore::{Options, explore};
-use yat::heap::kill::{Finds, What, kill_everywhere};
+use yat::heap::kill::{Finds, What, kill_everywhere, race_everywhere};
 use yat::heap::{Heaps, killed, recovered, sets, shared};
 use yat::program::Program;
 
@@ -27,6 +27,9 @@ fn found(workloads: &[Heaps], depth: usize) -> Option<(String, u64)> {
 
 /// Which kill finds something: the workload, and what was wrong.
 fn found_by_kill() -> Option<(String, u64)> {
+    if let Err(text) = race_everywhere(&killed()[10]) {
+        return Some((text, 0));
+    }
     killed().iter().find_map(|program| {
         (0..program.steps()).find_map(|step| {
             let kills = kill_everywhere(program, What::Step(step), Finds::Looking);

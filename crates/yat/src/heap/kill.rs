@@ -10,16 +10,17 @@ use crate::memory::Pending;
 use crate::program::Program;
 use crate::quiet::quietly;
 use crate::third::{Pauser, Release, Survivor};
-use crate::trace::Recorder;
-use pmem::Pmem;
-use pmem::record::Observer;
+use crate::trace::{Place, Recorder};
+use pmem::record::{Observer, StoreKind, Verdict};
+use pmem::{MapOptions, Pmem};
 use pmlib::{Error, Heap, Options};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The third one's objects: chunks of its own, and one beside the others'.
 const APART: u64 = 6;
@@ -83,7 +84,7 @@ impl Third {
         let thread = std::thread::spawn(move || {
             let heap = Heap::open_observed(&path, &options, observer.clone())?;
             let directory = heap.root()?;
-            let mut tx = heap.begin_on(1);
+            let mut tx = heap.begin_on(3);
             let slot = if variant == 0 { APART } else { BESIDE };
             let object = word(&tx, directory, slot * 8)?;
             set(&mut tx, object, 0, MARK)?;
@@ -321,8 +322,14 @@ impl<'a> Arena<'a> {
         if after != seen {
             return Err(format!("then power loss: {after:?}, before it: {seen:?}"));
         }
-        // The same heap, of which all that is volatile is made anew, has no more room.
-        let anew = attached(&image(&self.path))?;
+        // The same if nothing is lost but the processes. All that is volatile is made anew then, and
+        // there is no more room.
+        let anew = attached(&image(&self.path)).map_err(|text| format!("all dead: {text}"))?;
+        check(&anew).map_err(|text| format!("all dead: {text}"))?;
+        let after = look(&anew).map_err(text)?;
+        if after != seen {
+            return Err(format!("then all die: {after:?}, before it: {seen:?}"));
+        }
         let (room, all) = (fill(&self.other)?, fill(&anew)?);
         if room != all {
             return Err(format!(
@@ -448,4 +455,104 @@ pub fn kill_everywhere(program: &Heaps, what: What, finds: Finds) -> Result<Kill
         }
     }
     Ok(kills)
+}
+
+/// The survivor's observer: lets another one go on when the first word is stored in place, and
+/// waits until that one has ended or sleeps.
+struct Trigger {
+    recorder: Recorder,
+    volatile: std::ops::Range<u64>,
+    is_armed: AtomicBool,
+    go: SyncSender<()>,
+    told: Mutex<Receiver<()>>,
+}
+
+impl Observer for Trigger {
+    fn store(&self, mem: &Pmem, off: u64, bytes: &[u8], kind: StoreKind, at: Place) -> Verdict {
+        if !self.volatile.contains(&off) && self.is_armed.swap(false, Ordering::SeqCst) {
+            let _ = self.go.try_send(());
+            let told = self.told.lock().expect("one thread");
+            let _ = told.recv_timeout(Duration::from_secs(10));
+        }
+        self.recorder.store(mem, off, bytes, kind, at)
+    }
+}
+
+/// The other one's observer: tells that it sleeps.
+struct Sleeper(SyncSender<()>);
+
+impl Observer for Sleeper {
+    fn wait(&self, _mem: &Pmem, _off: u64) {
+        let _ = self.0.try_send(());
+    }
+}
+
+/// Stores [`MARK`] in slot 1's object, when it is told to.
+fn racer(
+    path: &Path,
+    options: &Options,
+    may_go: Receiver<()>,
+    told: SyncSender<()>,
+) -> Result<(), Error> {
+    let heap = Heap::open_observed(path, options, Arc::new(Sleeper(told.clone())))?;
+    let directory = heap.root()?;
+    let mut tx = heap.begin_on(1);
+    let object = word(&tx, directory, 8)?;
+    set(&mut tx, object, 0, MARK)?;
+    let _ = told.send(());
+    let _ = may_go.recv();
+    heap.commit(tx)?;
+    let _ = told.try_send(());
+    Ok(())
+}
+
+/// One round of [`race_everywhere`]; `false`: the first one was not killed.
+fn race(program: &Heaps, stores: u64) -> Result<bool, String> {
+    let arena = Arena::new(program, 2)?;
+    let (go, may_go) = sync_channel(1);
+    let (tell, told) = sync_channel(1);
+    let volatile = Heap::volatile(&Pmem::open(&arena.path, &MapOptions::default()).map_err(text)?);
+    let trigger = Arc::new(Trigger {
+        recorder: Recorder::new(0..0),
+        volatile,
+        is_armed: AtomicBool::new(false),
+        go: go.clone(),
+        told: Mutex::new(told),
+    });
+    let survivor = arena.attach(trigger.clone()).map_err(text)?;
+    let (path, options) = (arena.path.clone(), options(program));
+    let racer = std::thread::spawn(move || racer(&path, &options, may_go, tell));
+    let _ = trigger.told.lock().expect("one thread").recv();
+    let is_dead = arena.die(What::Step(0), stores)?.is_some();
+    trigger.is_armed.store(true, Ordering::SeqCst);
+    let recovered = survivor.heap.recover_dead().map_err(text);
+    trigger.is_armed.store(false, Ordering::SeqCst);
+    let _ = go.try_send(());
+    let raced = racer.join().map_err(|_| "the other one panicked")?;
+    recovered?;
+    raced.map_err(text)?;
+    check(&survivor.heap)?;
+    let seen = look(&survivor.heap).map_err(text)?;
+    let last = seen[1].as_ref().map(|words| words[0]);
+    if last != Some(MARK) {
+        return Err(format!("a transaction that came last is gone: {last:?}"));
+    }
+    Ok(is_dead)
+}
+
+/// Kills a process before each store of its first step, while another one is about to change the
+/// same word: that one comes when the survivor begins to store in place. It has to be the last.
+///
+/// # Errors
+/// The first violation.
+pub fn race_everywhere(program: &Heaps) -> Result<u64, String> {
+    for stores in 1.. {
+        let round = quietly(|| race(program, stores)).and_then(|round| round);
+        match round {
+            Ok(true) => {}
+            Ok(false) => return Ok(stores - 1),
+            Err(text) => return Err(format!("{}: killed at {stores}: {text}", program.name())),
+        }
+    }
+    Ok(0)
 }

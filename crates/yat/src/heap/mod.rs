@@ -276,7 +276,7 @@ fn do_all(tx: &mut Tx<'_>, directory: u64, acts: &[Act], nth: u64) -> Result<(),
     Ok(())
 }
 
-fn text(error: Error) -> String {
+fn text(error: impl ToString) -> String {
     error.to_string()
 }
 

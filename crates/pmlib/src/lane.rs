@@ -317,6 +317,7 @@ impl Core {
                 };
                 space.wait_for(ticket, room);
             }
+            space.settle_lane(self, lane.index);
         }
         Ok(())
     }

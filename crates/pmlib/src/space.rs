@@ -115,17 +115,19 @@ impl Space {
     /// Lists room that has come meanwhile.
     fn settle(&mut self, core: &Core) {
         for lane in 0..self.waiting.len() {
-            while let Some(&(stamp, room)) = self.waiting[lane].front()
-                && core.is_settled(Ticket {
-                    lane: lane as u32,
-                    stamp,
-                })
-            {
-                self.waiting[lane].pop_front();
-                match room {
-                    Room::In(chunk, class) => self.list(chunk, class),
-                    Room::Chunks(first, chunks) => self.give(first, chunks),
-                }
+            self.settle_lane(core, lane as u32);
+        }
+    }
+
+    /// Lists room that has come with a lane's records.
+    pub fn settle_lane(&mut self, core: &Core, lane: u32) {
+        while let Some(&(stamp, room)) = self.waiting[lane as usize].front()
+            && core.is_settled(Ticket { lane, stamp })
+        {
+            self.waiting[lane as usize].pop_front();
+            match room {
+                Room::In(chunk, class) => self.list(chunk, class),
+                Room::Chunks(first, chunks) => self.give(first, chunks),
             }
         }
     }

@@ -66,7 +66,9 @@ fn options(program: &Heaps) -> Options {
 struct Third {
     go: SyncSender<()>,
     pauser: Arc<Pauser>,
-    thread: Option<JoinHandle<Result<(), Error>>>,
+    thread: Option<JoinHandle<Result<Heap, String>>>,
+    /// It stays attached, and lives.
+    heap: Option<Heap>,
 }
 
 impl Third {
@@ -77,45 +79,56 @@ impl Third {
         let pauser = Arc::new(Pauser {
             recorder,
             left: AtomicU64::new(0),
-            paused: paused.clone(),
+            paused,
             go: Mutex::new(may_go),
         });
         let (path, options, observer) = (path.to_path_buf(), *options, pauser.clone());
         let thread = std::thread::spawn(move || {
-            let heap = Heap::open_observed(&path, &options, observer.clone())?;
-            let directory = heap.root()?;
-            let mut tx = heap.begin_on(3);
-            let slot = if variant == 0 { APART } else { BESIDE };
-            let object = word(&tx, directory, slot * 8)?;
-            set(&mut tx, object, 0, MARK)?;
-            if variant == 2 {
-                let made = tx.alloc(64)?;
-                tx.lock(object)?;
-                tx.free(made)?;
-                let _ = paused.send(());
-                let _ = observer.go.lock().expect("one thread").recv();
-            } else {
-                observer.left.store(1, Ordering::SeqCst);
-            }
-            heap.commit(tx)?;
-            // It stays attached, and lives.
-            std::mem::forget(heap);
-            Ok(())
+            let done = quietly(|| Third::run(&path, &options, variant, &observer));
+            // Whatever went wrong before it paused shows at its end.
+            let _ = observer.paused.try_send(());
+            done.and_then(|done| done.map_err(text))
         });
-        // An error before shows at the end.
         let _ = is_paused.recv();
         Third {
             go,
             pauser,
             thread: Some(thread),
+            heap: None,
         }
+    }
+
+    fn run(
+        path: &Path,
+        options: &Options,
+        variant: u64,
+        observer: &Arc<Pauser>,
+    ) -> Result<Heap, Error> {
+        let heap = Heap::open_observed(path, options, observer.clone())?;
+        let directory = heap.root()?;
+        let mut tx = heap.begin_on(3);
+        let slot = if variant == 0 { APART } else { BESIDE };
+        let object = word(&tx, directory, slot * 8)?;
+        set(&mut tx, object, 0, MARK)?;
+        if variant == 2 {
+            let made = tx.alloc(64)?;
+            tx.lock(object)?;
+            tx.free(made)?;
+            let _ = observer.paused.send(());
+            let _ = observer.go.lock().expect("one thread").recv();
+        } else {
+            observer.left.store(1, Ordering::SeqCst);
+        }
+        heap.commit(tx)?;
+        Ok(heap)
     }
 
     fn end(&mut self) -> Result<(), String> {
         let _ = self.go.try_send(());
         let thread = self.thread.take().expect("it ends once");
         let done = thread.join().map_err(|_| "the third one panicked")?;
-        done.map_err(|error| format!("the third one: {error}"))
+        self.heap = Some(done.map_err(|error| format!("the third one: {error}"))?);
+        Ok(())
     }
 }
 
@@ -124,6 +137,7 @@ impl Drop for Third {
         if self.thread.is_some() {
             let _ = self.end();
         }
+        drop(self.heap.take().map(Heap::into_memory));
     }
 }
 
@@ -336,7 +350,7 @@ impl<'a> Arena<'a> {
                 "room for {room:?} objects, and there are {all:?} places"
             ));
         }
-        check(&self.other)?;
+        self.other.check().map_err(text)?;
         Ok(is(&allowed[0]))
     }
 }

@@ -40,9 +40,6 @@ pub fn undo(store: &Store, lane: &Lane<'_>, scan: &Scan, keep_intents: bool) -> 
         for &entry in scan.before.iter().chain(&scan.open) {
             LogEntry::read(store, entry)?;
         }
-        if planted!("bug-closed-before-undo") {
-            restore.close(log + head % entries * 64, scan.id);
-        }
         if !scan.redo {
             // The words of the record before are durable only by the barrier of the last
             // transaction, which may not have come.

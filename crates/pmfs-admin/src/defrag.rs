@@ -266,9 +266,6 @@ fn move_block(
     let record = work.lane.intend_run(gone, purpose)?;
     let durable = fresh.barrier();
     work.locks.change();
-    if planted!("bug-moved-freed-first") {
-        work.pool.free_front(work.lane, record, 1);
-    }
     let new = old.0 - old.off() + off;
     work.pool.pm.publish(slot, new, durable);
     work.pool.free_front(work.lane, record, 1);

@@ -8,9 +8,6 @@
 #[cfg(test)]
 extern crate self as pmfs_admin;
 
-#[macro_use]
-extern crate pmem;
-
 pub mod check;
 mod defrag;
 pub mod dump;

@@ -69,6 +69,7 @@ impl<S: Shared> Share<S> {
 
     /// Fills a slot and marks it as attached. `token`: that of the process that hands its locks
     /// over; 0 for a new one.
+    #[cfg_attr(feature = "record", track_caller)]
     pub fn mark_slot(&self, holder: Holder, token: u64) {
         let off = self.layout().slot(holder.slot);
         let runtime = self.runtime();

@@ -10,6 +10,7 @@ use crate::files::{Attached, FileSystem, pool, usage};
 use crate::memory::Pending;
 use crate::program::{Moment, Program};
 use crate::quiet::quietly;
+use crate::stopper::{Killed, die};
 use crate::third::{Release, Survivor, Third};
 use crate::trace::{Place, Recorder};
 use pmem::Pmem;
@@ -28,9 +29,6 @@ pub(crate) struct Killer {
     pub release: Release,
 }
 
-/// The panic payload of a kill.
-pub(crate) struct Killed;
-
 pub(crate) const OFF: u64 = u64::MAX;
 const DEAD: u64 = 0;
 
@@ -42,7 +40,7 @@ impl Killer {
             DEAD => false,
             1 => {
                 self.left.store(DEAD, Ordering::Relaxed);
-                resume_unwind(Box::new(Killed));
+                die();
             }
             left => {
                 self.left.store(left - 1, Ordering::Relaxed);

@@ -200,6 +200,11 @@ pub fn plant(bug: &str) {
     fault::set(Some(bug));
 }
 
+/// Forgets what the bug has this thread do later: its process dies.
+pub(crate) fn forget_late() {
+    fault::forget_late();
+}
+
 impl Hunter<'_> {
     /// Hunts one bug.
     #[must_use]

@@ -47,6 +47,13 @@ pub(crate) struct Stopper {
 /// The panic payload of a kill.
 pub(crate) struct Killed;
 
+/// Ends this thread's call as a kill of its process does.
+pub(crate) fn die() -> ! {
+    #[cfg(feature = "planted-bugs")]
+    crate::planted::forget_late();
+    resume_unwind(Box::new(Killed))
+}
+
 impl Stopper {
     pub fn new(how: Stop) -> (Arc<Stopper>, Receiver<()>) {
         let (stopped, is_stopped) = sync_channel(1);
@@ -75,7 +82,7 @@ impl Stopper {
             (1, how) => {
                 self.left.store(DEAD, Ordering::SeqCst);
                 if how == Stop::Kill {
-                    resume_unwind(Box::new(Killed));
+                    die();
                 }
                 let _ = self.stopped.send(());
                 let _ = self.go.lock().expect("one thread").recv();

@@ -127,11 +127,9 @@ pub fn looks_like_pool(mem: &Pmem) -> bool {
 /// Writes both superblocks; durable on return.
 pub fn store(restore: &Restore<'_>, raw: &SuperblockRaw) -> Result<()> {
     let copy = (raw.blocks - 1) * BLOCK_BYTES;
-    let swapped = planted!("bug-superblock-before-copy");
-    let (first, second) = if swapped { (0, copy) } else { (copy, 0) };
-    restore.bytes(first, raw.as_bytes())?;
+    restore.bytes(copy, raw.as_bytes())?;
     restore.barrier();
-    restore.bytes(second, raw.as_bytes())?;
+    restore.bytes(0, raw.as_bytes())?;
     restore.barrier();
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::site::Rule::{
     AllButFirst, Cached, FirstLine, FlushedFirst, LastPart, LastWordFirst, LengthAlone, OnlyFirst,
     SameOffset, Torn, Word,
 };
-use super::site::{Site, fence, flush, log, store};
+use super::site::{Site, call, fence, flush, log, store};
 use Plant::{Inline, Sites};
 
 /// A bug that can be compiled in.
@@ -35,6 +35,22 @@ const ORDER: &str = "calls that load and store much change places, or are done t
 const CHOICE: &str = "a question is not asked, or its answer not heeded";
 const VALUE: &str = "another value is stored, or another way taken";
 const WORK: &str = "a call is left out whose stores others need too";
+
+/// All that puts old words back, done late.
+const fn undo_behind(file: &'static str, text: &'static str) -> [Site; 3] {
+    [
+        call("log_entry.rs", "put", "restore.words(off").behind(file, text),
+        call("undo.rs", "undo", "restore.words(off, &[word])").behind(file, text),
+        call("undo.rs", "undo", "} } restore.barrier();").behind(file, text),
+    ]
+}
+
+/// The same, and the closing entry.
+const fn undo_and_close_behind(file: &'static str, text: &'static str) -> [Site; 4] {
+    let [first, second, third] = undo_behind(file, text);
+    let fourth = call("undo.rs", "undo", "restore.close(").behind(file, text);
+    [first, second, third, fourth]
+}
 
 /// The cases that a checker has to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +192,7 @@ bugs! {
     // Recovery.
     OneCall "bug-rebuild-before-undo", "PMFS: truncate list replayed at the wrong time",
         "the bitmaps are rebuilt from trees that are yet to be undone",
-        Inline(ORDER);
+        Sites(&undo_and_close_behind("rebuild.rs", "pool.pm.runtime().store(place.bits"));
     OneCall "bug-rebuild-misses-attributes", "PMFS: the allocator after recovery",
         "blocks of extended attributes are free after recovery",
         Inline(WORK);
@@ -194,7 +210,7 @@ bugs! {
         Inline(VALUE);
     Kill "bug-resolved-before-undo", "recovery: order of undo and allocator",
         "intents are judged by trees that are yet to be undone",
-        Inline(ORDER);
+        Sites(&undo_and_close_behind("recovery/mod.rs", "resolve(pool, &lane); lane.clear_intents()"));
     Kill "bug-dead-stores-unflushed", "recovery: the stores of a dead thread",
         "others build on stores that no one has written back",
         Sites(&[flush("", "flush_behind", "restore.flush(")]);
@@ -209,7 +225,7 @@ bugs! {
         Sites(&[fence("undo.rs", "", "} } restore.barrier();")]);
     Recovery "bug-closed-before-undo", "restore: order with the close entry",
         "a transaction counts as undone before it is",
-        Inline(ORDER);
+        Sites(&undo_behind("undo.rs", "restore.close("));
     TwoCalls "bug-abort-unflushed", "close entry of an undone transaction: flush",
         "it is undone again, over what was done since",
         Sites(&[flush("undo.rs", "", "restore.close(log + head")]);
@@ -338,7 +354,10 @@ bugs! {
         Inline(ORDER);
     Kill "bug-freed-before-publish", "intent: block freed before commit",
         "the old block is the lane's spare while the tree still names it",
-        Inline(ORDER);
+        Sites(&[
+            call("file/overwrite.rs", "", "self.pool.pm.publish(found.slot")
+                .behind("file/overwrite.rs", "self.lane.clear_intents(); if found.level == 0"),
+        ]);
 
     // Names.
     OneCall "bug-name-before-inode", "SquirrelFS: points to uninitialised",
@@ -396,7 +415,10 @@ bugs! {
         Sites(&[store("space/alloc.rs", "alloc_wish", "lane.intend_run(run, purpose)")]);
     Kill "bug-bit-before-intent", "intent: order with the bit",
         "a block is taken before the lane says so",
-        Inline(ORDER);
+        Sites(&[
+            call("space/alloc.rs", "alloc_wish", "lane.intend_run(run, purpose)")
+                .behind("space/alloc.rs", "map.mark(run, true); lane.count_blocks(purpose, run.count"),
+        ]);
     Kill "bug-inode-intent-missing", "intent: inode number",
         "a number that a dead thread had allocated is nobody's for good",
         Sites(&[store("space/alloc.rs", "", "lane.intend_run(run, Purpose::Inode { ino })")]);
@@ -428,7 +450,10 @@ bugs! {
         Sites(&[fence("superblock.rs", "store", "raw.as_bytes())?; restore.barrier();")]);
     Mkfs "bug-superblock-before-copy", "NOVA-Fortis: the two not initialised atomically",
         "a pool is there before its superblock's copy",
-        Inline(ORDER);
+        Sites(&[
+            call("superblock.rs", "store", "restore.bytes(copy, raw.as_bytes())?; restore.barrier();")
+                .behind("superblock.rs", "restore.bytes(0, raw.as_bytes())?; restore.barrier();"),
+        ]);
 
     // Leaving and coming back.
     Reopen "bug-lazy-not-noted", "clean close: lazy words",
@@ -474,7 +499,10 @@ bugs! {
         Inline(CHOICE);
     Tables "bug-lock-linked-first", "file locks: linked before filled",
         "a process that dies while it takes a lock cuts others' locks off the chain",
-        Inline(ORDER);
+        Sites(&[
+            call("file_lock/table.rs", "insert", "runtime.write(FileLockRaw::next.of(off)")
+                .behind("file_lock/table.rs", "store(FileLockBucketRaw::first.of(self.off), index + 1)"),
+        ]);
     Kill "bug-locks-of-the-dead-stay", "cleaning up: one table left out",
         "the file locks of the dead stay",
         Inline(WORK);
@@ -501,10 +529,16 @@ bugs! {
         Inline(VALUE);
     Kill "bug-word-intent-closed-early", "intent: closed before the store",
         "an intent is closed before the word that it names is stored",
-        Inline(ORDER);
+        Sites(&[
+            call("file/overwrite.rs", "", "self.pool.pm.publish_bytes(off, data)")
+                .behind("file/overwrite.rs", "self.lane.clear_intents(); return Ok(())"),
+        ]);
     Kill "bug-block-intents-closed-early", "intent: closed before the free",
         "intents are closed before the old block is the lane's spare",
-        Inline(ORDER);
+        Sites(&[
+            call("file/overwrite.rs", "", "self.lane.keep_spare(old, purpose)")
+                .behind("file/overwrite.rs", "self.lane.clear_intents(); if found.level == 0"),
+        ]);
     Kill "bug-spare-kept", "intent: what two records say",
         "a lane's spare block stays the spare one after an intent that names it was resolved",
         Sites(&[store("resolve.rs", "", "lane.doubt_spare()")]);
@@ -548,7 +582,10 @@ bugs! {
         Sites(&[fence("pmfs-admin/src/defrag.rs", "swing_whole", "fresh.barrier()")]);
     Kill "bug-moved-freed-first", "defragmenting: order of the pointer and the old block",
         "a block that is moved is free while the tree still names it",
-        Inline(ORDER);
+        Sites(&[
+            call("pmfs-admin/src/defrag.rs", "", "work.pool.pm.publish(slot, new, durable)")
+                .behind("pmfs-admin/src/defrag.rs", "work.lane.clear_intents(); work.reload()"),
+        ]);
     OneCall "bug-put-back-missing", "data undo: a write that fails",
         "a write from memory that ends leaves half of itself",
         Sites(&[store("file/overwrite.rs", "", "tx.put_back(range, to, from, len)")]);
@@ -563,7 +600,10 @@ bugs! {
         Inline(WORK);
     Tables "bug-child-marked-last", "fork and exec: order of slot and tables",
         "who dies while he makes a child ready leaves files open for nobody",
-        Inline(ORDER);
+        Sites(&[
+            call("recovery/inherit.rs", "", "self.mark_slot(successor.holder, token)")
+                .behind("recovery/inherit.rs", "self.open_add_for(successor.holder.slot"),
+        ]);
     Tables "bug-child-cancelled-with-files", "fork and exec: a child that is not to be",
         "what a child was to have open stays open",
         Inline(WORK);

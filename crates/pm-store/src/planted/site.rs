@@ -15,6 +15,8 @@ pub enum What {
     Fence,
     /// Puts words into a log.
     Log,
+    /// Stores, flushes and waits, whatever its line does.
+    Call,
 }
 
 /// How it goes wrong.
@@ -44,6 +46,8 @@ pub enum Rule {
     Cached,
     /// Only this one of a line's words is left out.
     Word(u64),
+    /// It is done late: once the thread has been at the landmark, given as a site's file and text.
+    Behind(&'static str, &'static str),
 }
 
 /// A place in the source, and what goes wrong there.
@@ -83,6 +87,20 @@ impl Site {
     pub(super) const fn by(mut self, rule: Rule) -> Site {
         self.rule = rule;
         self
+    }
+
+    /// The same site, done once the thread has been at a text of a file.
+    pub(super) const fn behind(self, file: &'static str, text: &'static str) -> Site {
+        self.by(Rule::Behind(file, text))
+    }
+
+    /// The place that the thread goes to first, if this is done late.
+    #[must_use]
+    pub fn landmark(&self) -> Option<Site> {
+        match self.rule {
+            Rule::Behind(file, text) => Some(Site::new(What::Call, file, "", text)),
+            _ => None,
+        }
     }
 
     /// Where it is now: files, by their paths from the root of the tree, and lines.
@@ -131,6 +149,10 @@ pub(super) const fn fence(file: &'static str, function: &'static str, text: &'st
 
 pub(super) const fn log(file: &'static str, function: &'static str, text: &'static str) -> Site {
     Site::new(What::Log, file, function, text)
+}
+
+pub(super) const fn call(file: &'static str, function: &'static str, text: &'static str) -> Site {
+    Site::new(What::Call, file, function, text)
 }
 
 /// The root of the tree.

@@ -95,10 +95,10 @@ pub trait Fault: Send + Sync {
 
     /// The range that is flushed instead (offset and length in bytes); a length of 0 flushes
     /// nothing.
-    fn flush(&self, range: (u64, u64), at: &'static Location<'static>) -> (u64, u64);
+    fn flush(&self, mem: &Pmem, range: (u64, u64), at: &'static Location<'static>) -> (u64, u64);
 
     /// Whether a fence is done.
-    fn fence(&self, at: &'static Location<'static>) -> Verdict;
+    fn fence(&self, mem: &Pmem, at: &'static Location<'static>) -> Verdict;
 
     /// Whether the words at `off` get into a log.
     fn log(&self, off: u64, at: &'static Location<'static>) -> Verdict;
@@ -197,7 +197,7 @@ impl Pmem {
     #[track_caller]
     pub(crate) fn note_flush(&self, off: u64, len: u64) {
         let at = Location::caller();
-        let (off, len) = fault().map_or((off, len), |fault| fault.flush((off, len), at));
+        let (off, len) = fault().map_or((off, len), |fault| fault.flush(self, (off, len), at));
         if let Some(observer) = &self.observer
             && len > 0
         {
@@ -211,7 +211,7 @@ impl Pmem {
     #[track_caller]
     pub(crate) fn note_fence(&self) {
         let at = Location::caller();
-        let is_done = fault().is_none_or(|fault| fault.fence(at) == Verdict::Do);
+        let is_done = fault().is_none_or(|fault| fault.fence(self, at) == Verdict::Do);
         if let Some(observer) = &self.observer
             && is_done
         {

@@ -57,9 +57,6 @@ impl Work<'_> {
                 && let Some(off) = self.in_place(at, data.len())?
             {
                 self.lane.intend(1, Purpose::Word { off: off & !7 })?;
-                if planted!("bug-word-intent-closed-early") {
-                    self.lane.clear_intents();
-                }
                 self.locks.change();
                 self.pool.pm.publish_bytes(off, data)?;
                 self.lazy_times();
@@ -172,19 +169,12 @@ impl Work<'_> {
         }
         let durable = fresh.barrier();
         self.locks.change();
-        if planted!("bug-freed-before-publish") && found.entry.is_leaf() {
-            self.lane.keep_spare(old, purpose);
-            self.lane.clear_intents();
-        }
         self.pool
             .pm
             .publish(found.slot, Entry::leaf(off).0, durable);
         // The pointer may be as it was where the medium has failed: both blocks stay in question.
         self.pool.pm.intact()?;
         self.lazy_times();
-        if planted!("bug-block-intents-closed-early") {
-            self.lane.clear_intents();
-        }
         if found.entry.is_leaf() {
             self.lane.keep_spare(old, purpose);
         }

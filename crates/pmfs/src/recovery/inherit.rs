@@ -55,18 +55,13 @@ impl Pool {
         let path = self.path()?;
         let _entry = self.lock_to_prepare(&path)?;
         let successor = self.reserve(&path)?;
-        if !planted!("bug-child-marked-last") {
-            self.mark_slot(successor.holder, token);
-        }
+        self.mark_slot(successor.holder, token);
         for (thing, count) in things {
             let added = self.open_add_for(successor.holder.slot, thing, count);
             if let Err(error) = added {
                 self.cancel(successor);
                 return Err(error);
             }
-        }
-        if planted!("bug-child-marked-last") {
-            self.mark_slot(successor.holder, token);
         }
         Ok(successor)
     }

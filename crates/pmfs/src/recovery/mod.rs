@@ -68,9 +68,6 @@ fn clean(pool: &Pool, dead: &[Dead]) -> Result<Undone> {
         .collect();
     for &index in &lanes {
         let lane = Lane::at(pool, index);
-        if planted!("bug-resolved-before-undo") {
-            resolve::resolve(pool, &lane);
-        }
         let done = if planted!("bug-wrong-lane-undone") {
             undo_lane(
                 pool,

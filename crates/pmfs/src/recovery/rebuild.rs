@@ -39,7 +39,6 @@ pub fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
         kind: RecoveryKind::Walk,
         ..RecoveryReport::default()
     };
-    let early = planted!("bug-rebuild-before-undo").then(|| mark_reachable(pool));
     for index in 0..geometry.lanes {
         let lane = Lane::at(pool, index);
         let mut scan = lane.scan();
@@ -64,7 +63,7 @@ pub fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
         let apart = (geometry.inodes / geometry.lanes).max(1024);
         lane.set_inode_cursor(index * apart % geometry.inodes);
     }
-    let maps = early.unwrap_or_else(|| mark_reachable(pool));
+    let maps = mark_reachable(pool);
     // Nodes that can't be read are in no map: others would take their blocks for free.
     pool.pm.intact()?;
     maps.store(pool);

@@ -72,9 +72,6 @@ impl Space {
                     continue;
                 }
             }
-            if planted!("bug-bit-before-intent") {
-                map.mark(run, true);
-            }
             lane.intend_run(run, purpose)?;
             map.mark(run, true);
             lane.count_blocks(purpose, run.count as i64);

@@ -5,10 +5,11 @@
 
 use super::{Act, Attached, HEAP_BYTES, Heaps, MEMORY_BYTES, SLOTS, Seen, Step};
 use super::{bumped, check, file_for, look, set, text, use_all, word};
-use crate::kill::{Killed, Killer, OFF};
+use crate::kill::{Killer, OFF};
 use crate::memory::Pending;
 use crate::program::Program;
 use crate::quiet::quietly;
+use crate::stopper::Killed;
 use crate::third::{Pauser, Release, Survivor};
 use crate::trace::{Place, Recorder};
 use pmem::record::{Observer, StoreKind, Verdict};

@@ -17,6 +17,52 @@ thread_local! {
     static HAS_FLUSHED: Cell<bool> = const { Cell::new(false) };
     /// Words of a line that wait for its last one: their offsets and what is stored.
     static HELD: RefCell<Vec<(u64, u64)>> = const { RefCell::new(Vec::new()) };
+    static LATE: RefCell<Late> = const { RefCell::new(Late::new()) };
+}
+
+/// Accesses of a thread that wait for it to have been at a landmark.
+struct Late {
+    accesses: Vec<Access>,
+    /// The thread is at the landmark.
+    is_there: bool,
+}
+
+impl Late {
+    const fn new() -> Late {
+        Late {
+            accesses: Vec::new(),
+            is_there: false,
+        }
+    }
+}
+
+enum Access {
+    Store(u64, Vec<u8>, StoreKind),
+    Flush(u64, u64),
+    Fence,
+}
+
+impl Access {
+    fn make(self, mem: &Pmem) {
+        match self {
+            Access::Store(off, bytes, StoreKind::NonTemporal) => {
+                mem.write_nt(off, &bytes)
+                    .expect("memory that does not fail");
+            }
+            Access::Store(off, bytes, StoreKind::Atomic) if bytes.len() == 16 => {
+                let (words, _) = bytes.as_chunks::<8>();
+                mem.store_pair(off, [words[0], words[1]].map(u64::from_le_bytes));
+            }
+            Access::Store(off, bytes, _) => mem.write_bytes(off, &bytes),
+            Access::Flush(off, len) => mem.flush(off, len),
+            Access::Fence => mem.fence(),
+        }
+    }
+}
+
+/// Forgets the accesses that wait: their process dies.
+pub(super) fn forget_late() {
+    LATE.set(Late::new());
 }
 
 /// Makes this bug, and no other, be there from now on; `None`: none.
@@ -34,17 +80,58 @@ pub(super) fn set(name: Option<&str>) {
 }
 
 /// The sites of a bug, each with the file and the lines where it is.
-struct Sites(Vec<(Site, String, RangeInclusive<u32>)>);
+struct Sites {
+    sites: Vec<(Site, String, RangeInclusive<u32>)>,
+    landmarks: Vec<(String, RangeInclusive<u32>)>,
+}
 
 impl Sites {
     fn of(sites: &[Site]) -> Sites {
-        let mut all = Vec::new();
-        for site in sites {
+        let places = |site: &Site| {
             let places = site.places();
             assert!(!places.is_empty(), "the source does not have {site:?}");
-            all.extend(places.into_iter().map(|(file, lines)| (*site, file, lines)));
+            places
+        };
+        let all = sites.iter().flat_map(|site| {
+            let places = places(site).into_iter();
+            places.map(|(file, lines)| (*site, file, lines))
+        });
+        let landmarks = sites.iter().filter_map(Site::landmark);
+        Sites {
+            sites: all.collect(),
+            landmarks: landmarks.flat_map(|site| places(&site)).collect(),
         }
-        Sites(all)
+    }
+
+    /// Makes the accesses that waited, if the thread was at their landmark and is not there now.
+    fn come_to(&self, mem: &Pmem, at: Place) {
+        if self.landmarks.is_empty() {
+            return;
+        }
+        let is_there = |(file, lines): &(String, RangeInclusive<u32>)| {
+            lines.contains(&at.line()) && at.file() == file
+        };
+        let is_there = self.landmarks.iter().any(is_there);
+        let due = LATE.with_borrow_mut(|late| match is_there || !late.is_there {
+            true => {
+                late.is_there |= is_there && !late.accesses.is_empty();
+                Vec::new()
+            }
+            false => std::mem::replace(late, Late::new()).accesses,
+        });
+        for access in due {
+            access.make(mem);
+        }
+    }
+
+    /// Returns whether an access there waits, and keeps it then.
+    fn is_late(&self, mem: &Pmem, at: Place, access: impl FnOnce() -> Access) -> bool {
+        self.come_to(mem, at);
+        let is_late = self.rules(What::Call, at).next().is_some();
+        if is_late {
+            LATE.with_borrow_mut(|late| late.accesses.push(access()));
+        }
+        is_late
     }
 
     /// Returns the rules by which this goes wrong at that place.
@@ -52,25 +139,35 @@ impl Sites {
         let is_here = move |(site, file, lines): &&(Site, String, RangeInclusive<u32>)| {
             site.what == what && lines.contains(&at.line()) && at.file() == file
         };
-        self.0.iter().filter(is_here).map(|(site, ..)| site.rule)
+        self.sites
+            .iter()
+            .filter(is_here)
+            .map(|(site, ..)| site.rule)
     }
 }
 
 impl Fault for Sites {
     fn store(&self, mem: &Pmem, off: u64, bytes: &[u8], kind: StoreKind, at: Place) -> Verdict {
+        if self.is_late(mem, at, || Access::Store(off, bytes.to_vec(), kind)) {
+            return Verdict::Skip;
+        }
         let mut rules = self.rules(What::Store, at);
         rules
             .next()
             .map_or(Verdict::Do, |rule| store_by(rule, mem, off, (bytes, kind)))
     }
 
-    fn flush(&self, range: (u64, u64), at: Place) -> (u64, u64) {
+    fn flush(&self, mem: &Pmem, range: (u64, u64), at: Place) -> (u64, u64) {
+        if self.is_late(mem, at, || Access::Flush(range.0, range.1)) {
+            return (range.0, 0);
+        }
         let rules = self.rules(What::Flush, at);
         rules.fold(range, |range, rule| flush_by(rule, range))
     }
 
-    fn fence(&self, at: Place) -> Verdict {
-        if self.rules(What::Fence, at).next().is_some() {
+    fn fence(&self, mem: &Pmem, at: Place) -> Verdict {
+        let is_late = self.is_late(mem, at, || Access::Fence);
+        if is_late || self.rules(What::Fence, at).next().is_some() {
             return Verdict::Skip;
         }
         HAS_FLUSHED.set(false);
@@ -162,9 +259,10 @@ mod tests {
 
     #[test]
     fn flushes_between_fences() {
-        let no_sites = Sites(Vec::new());
+        let no_sites = Sites::of(&[]);
+        let mem = Pmem::private(4096);
         for (rule, lens) in [(Rule::OnlyFirst, [64, 0]), (Rule::AllButFirst, [0, 64])] {
-            no_sites.fence(std::panic::Location::caller());
+            no_sites.fence(&mem, std::panic::Location::caller());
             let found = [0, 64].map(|off| flush_by(rule, (off, 64)).1);
             assert_eq!(found, lens, "{rule:?}");
         }
@@ -213,5 +311,59 @@ mod tests {
             }
         };
         assert_eq!(stores(Rule::LastWordFirst, one_by_one), (last_first, words));
+    }
+
+    /// Goal: accesses of a site are made, in their order, when the thread leaves the landmark, and
+    /// those of a dead process never. Method: the fault is asked as the memory asks it.
+    #[test]
+    fn late_accesses_come_behind_their_landmark() {
+        let late = std::panic::Location::caller();
+        let landmark = std::panic::Location::caller();
+        let elsewhere = std::panic::Location::caller();
+        let site = Site {
+            what: What::Call,
+            rule: Rule::Behind("", ""),
+            file: "",
+            function: "",
+            text: "",
+        };
+        let at = |place: Place| (place.file().to_owned(), place.line()..=place.line());
+        let (file, lines) = at(late);
+        let sites = Sites {
+            sites: vec![(site, file, lines)],
+            landmarks: vec![at(landmark)],
+        };
+        let store = |mem: &Pmem, off, at| sites.store(mem, off, &[7; 8], StoreKind::Cached, at);
+        let hold_back = |mem: &Pmem| {
+            assert_eq!(store(mem, 0, late), Verdict::Skip);
+            assert_eq!(sites.flush(mem, (0, 8), late), (0, 0));
+            assert_eq!(sites.fence(mem, late), Verdict::Skip);
+            assert_eq!(store(mem, 8, elsewhere), Verdict::Do);
+            assert_eq!(store(mem, 16, landmark), Verdict::Do);
+            assert_eq!(store(mem, 24, landmark), Verdict::Do);
+        };
+        let recorder = Arc::new(Recorder::new(0..0));
+        let mut mem = Pmem::private(4096);
+        mem.observe(Some(recorder.clone()));
+        recorder.start();
+        hold_back(&mem);
+        forget_late();
+        assert_eq!(store(&mem, 32, elsewhere), Verdict::Do);
+        assert!(recorder.stop().events.is_empty());
+        recorder.start();
+        hold_back(&mem);
+        assert_eq!(mem.load(0), 0);
+        assert_eq!(store(&mem, 32, elsewhere), Verdict::Do);
+        assert_eq!(store(&mem, 40, elsewhere), Verdict::Do);
+        let trace = recorder.stop();
+        let made = matches!(
+            trace.events[..],
+            [
+                Event::Store { off: 0, .. },
+                Event::Flush { .. },
+                Event::Fence { .. }
+            ]
+        );
+        assert!(made && mem.load(0) == u64::from_le_bytes([7; 8]));
     }
 }

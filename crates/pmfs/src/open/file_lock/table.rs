@@ -258,9 +258,6 @@ impl<'a> Bucket<'a> {
             | (lock.owner.class as u64) << FILE_LOCK_CLASS_SHIFT
             | u64::from(lock.pid) << FILE_LOCK_PID_SHIFT;
         let first = self.pool.pm.load(FileLockBucketRaw::first.of(self.off));
-        if planted!("bug-lock-linked-first") {
-            runtime.store(FileLockBucketRaw::first.of(self.off), index + 1);
-        }
         runtime.write(
             FileLockRaw::next.of(off),
             &[

@@ -458,7 +458,7 @@ impl<'a> Lane<'a> {
     /// Records like [`Lane::intend`], for a run of blocks.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Lane::intend`].
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn intend_run(&self, run: Run, purpose: Purpose) -> Result<u64> {
@@ -571,7 +571,7 @@ impl<'a> Lane<'a> {
     /// the spare one, or resolves its intents.
     ///
     /// # Errors
-    /// As [`Lane::intend`].
+    /// Those of [`Lane::intend`].
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn take_spare(&self, purpose: Purpose) -> Result<Option<u64>> {

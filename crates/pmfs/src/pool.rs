@@ -79,7 +79,7 @@ impl Pool {
     /// Before a call that changes something, whose thread holds nothing.
     ///
     /// # Errors
-    /// As [`patrol::writable`]; [`Error::Medium`].
+    /// Those of [`patrol::writable`]; [`Error::Medium`].
     #[inline(always)]
     pub fn writable(&self) -> Result<()> {
         patrol::writable(self)?;

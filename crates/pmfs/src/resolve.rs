@@ -242,7 +242,7 @@ fn subtree(
 /// Writes down that the inode's blocks are to be freed once it has neither links nor holders.
 ///
 /// # Errors
-/// As [`Lane::intend`].
+/// Those of [`Lane::intend`].
 #[cfg_attr(feature = "record", track_caller)]
 pub(crate) fn intend_reclaim(lane: &Lane<'_>, ino: Ino) -> Result<()> {
     lane.intend(1, Purpose::Reclaim { ino, cursor: 0 })
@@ -252,7 +252,7 @@ pub(crate) fn intend_reclaim(lane: &Lane<'_>, ino: Ino) -> Result<()> {
 /// Writes down that `from..to` of an old subtree is to be freed once `slot` names another.
 ///
 /// # Errors
-/// As [`Lane::intend`].
+/// Those of [`Lane::intend`].
 #[cfg_attr(feature = "record", track_caller)]
 pub fn intend_subtree(
     lane: &Lane<'_>,
@@ -267,7 +267,7 @@ pub fn intend_subtree(
 /// before `kept`: the others stand in the new one too.
 ///
 /// # Errors
-/// As [`Lane::intend`].
+/// Those of [`Lane::intend`].
 #[cfg_attr(feature = "record", track_caller)]
 pub fn intend_nodes(
     lane: &Lane<'_>,
@@ -282,7 +282,7 @@ pub fn intend_nodes(
 /// Records like [`intend_subtree`], for all of the old subtree that the new one does not name.
 ///
 /// # Errors
-/// As [`Lane::intend`].
+/// Those of [`Lane::intend`].
 #[cfg_attr(feature = "record", track_caller)]
 pub(crate) fn intend_changed(lane: &Lane<'_>, swing: &crate::tree::edit::Swing) -> Result<()> {
     let to = swing.base + coverage(swing.level);

@@ -1,6 +1,6 @@
-//! The byte lock that says "the pool is to stand still": whoever copies a pool that others hold has
-//! it. It falls with its holder, however that ends, so nobody has to be told that it is over. Who
-//! serves a pool and means to honour it looks at it before each change ([`FreezeProbe`]), once it
+//! The byte lock that says "the pool is to stand still": a process that copies a pool that others
+//! hold has it. It falls with its holder, however that ends, so nobody has to be told that it is
+//! over. A server that means to honour it looks at it before each change ([`FreezeProbe`]), once it
 //! has been asked to; nobody new attaches while it is held.
 
 use crate::error::{Error, Result};

@@ -230,7 +230,7 @@ pub fn crc_of_range(mem: &Pmem, range: std::ops::Range<u64>) -> Result<u32> {
 /// stands.
 ///
 /// # Errors
-/// As there.
+/// Those of [`crc_of_range`].
 pub fn crc_of_parts(
     mem: &Pmem,
     range: std::ops::Range<u64>,

@@ -52,7 +52,7 @@ impl<'a> Name<'a> {
     /// Makes a name as [`Name::new`] does, one that is to be made or removed: "." and ".." are not.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Name::new`]; `Invalid` for ".", `NotEmpty` for "..".
     pub fn plain(pool: &Pool, bytes: &'a [u8]) -> Result<Name<'a>> {
         match bytes {
             b"." => Err(Error::Invalid(&"'.' can't be made or removed")),

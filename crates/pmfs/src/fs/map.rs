@@ -166,7 +166,7 @@ impl FileMap<'_> {
     /// Copies into it.
     ///
     /// # Errors
-    /// As of [`FileMap::read`]; `PermissionDenied`: it is for reading.
+    /// Those of [`FileMap::read`]; `PermissionDenied`: it is for reading.
     pub fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
         self.there().write(at, from)
     }

@@ -46,7 +46,7 @@ impl Fs {
     /// The place that `path` leads to: as [`Fs::walk`], but its last name need not be there.
     ///
     /// # Errors
-    /// As there, for the names before the last one.
+    /// Those of [`Fs::walk`], for the names before the last one.
     pub fn place(&self, path: &[u8], follow: bool) -> Result<Place> {
         let at_end = if follow { AtEnd::Follow } else { AtEnd::Stay };
         let at = self.lead(path, at_end)?;
@@ -61,7 +61,7 @@ impl Fs {
     /// ([`Place::slash`]). `follow`: of a file that is made where a link leads, as O_CREAT has it.
     ///
     /// # Errors
-    /// As [`Fs::walk`], of what comes before the last name.
+    /// Those of [`Fs::walk`], of what comes before the last name.
     pub fn place_of_name(&self, path: &[u8], follow: bool) -> Result<Place> {
         let at_end = if follow { AtEnd::Make } else { AtEnd::Name };
         self.lead(path, at_end)

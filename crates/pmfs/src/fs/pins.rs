@@ -62,7 +62,7 @@ impl Fs {
     /// mapped or unmapped meanwhile.
     ///
     /// # Errors
-    /// As of [`Fs::flush_blocks`].
+    /// Those of [`Fs::flush_blocks`].
     pub fn flush_stored(&self, ino: Ino, part: &Shown, all: &[Shown]) -> Result<()> {
         let flush = |parts: &[(u64, u64)]| self.flush_blocks(ino, parts);
         if part.len < LEN_MIN || !self.mapping().needs_flush() {

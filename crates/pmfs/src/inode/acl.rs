@@ -47,7 +47,7 @@ pub(crate) struct Acl(Vec<Entry>);
 /// ACL.
 ///
 /// # Errors
-/// As Linux: `Invalid` for what is malformed or not a valid ACL, `NotSupported` for another
+/// Those of Linux: `Invalid` for what is malformed or not a valid ACL, `NotSupported` for another
 /// version.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Option<Acl>> {
     let bad = Error::Invalid(&"not a valid ACL");
@@ -203,7 +203,8 @@ pub(crate) fn is_acl(name: &[u8]) -> bool {
 /// Refuses the ACLs that an inode of these type bits can't have.
 ///
 /// # Errors
-/// As Linux: `NotSupported` for a symlink, `Denied` for a default ACL of anything but a directory.
+/// Those of Linux: `NotSupported` for a symlink, `Denied` for a default ACL of anything but a
+/// directory.
 pub(crate) fn check_kind(name: &[u8], kind: u32) -> Result<()> {
     if kind == mode::S_IFLNK {
         return Err(Error::NotSupported(&"symbolic links have no ACL"));

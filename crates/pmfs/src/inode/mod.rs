@@ -86,7 +86,7 @@ impl Inode {
     /// Loads a regular file like [`Inode::live`].
     ///
     /// # Errors
-    /// As there, and of [`Inode::require_file`].
+    /// Those of [`Inode::live`] and of [`Inode::require_file`].
     #[inline(always)]
     pub fn live_file(pool: &Pool, ino: Ino) -> Result<Inode> {
         let inode = Inode::had(pool, ino)?;
@@ -96,7 +96,7 @@ impl Inode {
     /// Loads a directory like [`Inode::live`].
     ///
     /// # Errors
-    /// As there, and of [`Inode::require_dir`].
+    /// Those of [`Inode::live`] and of [`Inode::require_dir`].
     #[inline(always)]
     pub fn live_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
         let inode = Inode::had(pool, ino)?;

@@ -106,7 +106,7 @@ impl Pool {
     /// since.
     ///
     /// # Errors
-    /// As there; [`Error::Stale`].
+    /// Those of [`Pool::open_file`]; [`Error::Stale`].
     pub(crate) fn open_found(&self, found: &Attr, flags: u64) -> Result<FileId> {
         // While it is held its number is nobody else's.
         let now = self.hold(found.ino)?;
@@ -296,7 +296,7 @@ impl Pool {
     /// of their lines, so that two who go opposite ways don't wait for each other.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Pool::at_offset`].
     pub(crate) fn at_offsets(
         &self,
         files: [Option<FileId>; 2],
@@ -369,7 +369,7 @@ impl Pool {
     /// the inode from now on, too.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Pool::dup_file`].
     pub(crate) fn share_file(&self, file: FileId) -> Result<()> {
         let line = self.file_line(file)?;
         let _held = HeldLine::new(self, line);

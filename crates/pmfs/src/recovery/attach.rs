@@ -60,7 +60,7 @@ pub(crate) fn attach(path: &Path, options: &OpenOptions) -> Result<(Pool, Recove
 /// Attaches with the slot that this process's last program took for it.
 ///
 /// # Errors
-/// As [`attach`]; [`Error::Invalid`] if that slot is lost.
+/// Those of [`attach`]; [`Error::Invalid`] if that slot is lost.
 pub(crate) fn attach_after_exec(
     path: &Path,
     options: &OpenOptions,
@@ -110,7 +110,7 @@ fn tell(report: &mut RecoveryReport, undone: &Undone) {
 /// Attaches to a mapping without a file: a crash image, or a test's memory.
 ///
 /// # Errors
-/// As [`attach`].
+/// Those of [`attach`].
 pub(crate) fn attach_private(mem: Pmem, options: &OpenOptions) -> Result<(Pool, RecoveryReport)> {
     let mem = observed(mem, options);
     let (raw, health) = superblock::load(&mem)?;
@@ -348,7 +348,7 @@ fn runtime_crc(pool: &Pool) -> Result<u32> {
 /// Rebuilds the runtime area of a pool that this process has to itself, and takes its slot anew.
 ///
 /// # Errors
-/// As [`walk::rebuild`].
+/// Those of [`walk::rebuild`].
 pub fn rebuild_held(pool: &Pool) -> Result<()> {
     pool.forget_damage();
     pool.flush_lazy();

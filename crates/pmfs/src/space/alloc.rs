@@ -46,7 +46,7 @@ impl Space {
     /// Allocates like [`Pool::alloc`], where it is best.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Pool::alloc`].
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub(crate) fn alloc_wish(
         &self,
@@ -363,7 +363,7 @@ impl Space {
     /// Gives the spare block back.
     ///
     /// # Errors
-    /// As [`Lane::intend`].
+    /// Those of [`Lane::intend`].
     #[cfg_attr(feature = "record", track_caller)]
     fn free_spare(&self, lane: &Lane<'_>) -> Result<()> {
         if let Some(block) = lane.spare() {

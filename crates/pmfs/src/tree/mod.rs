@@ -244,7 +244,7 @@ impl Tree {
     /// written blocks, or blocks that read as zeros. Files only.
     ///
     /// # Errors
-    /// As [`Tree::find`].
+    /// Those of [`Tree::find`].
     pub fn extent(&self, pool: &Pool, index: u64, max: u64) -> Result<Extent> {
         let first = self.find(pool, index)?;
         let mut extent = Extent::of(&first, index);
@@ -308,7 +308,7 @@ impl Tree {
     /// block there.
     ///
     /// # Errors
-    /// As [`Tree::find`].
+    /// Those of [`Tree::find`].
     pub fn names(&self, pool: &Pool, level: u32, index: u64, block: u64) -> Result<bool> {
         let off = block << BLOCK_SHIFT;
         if level == 0 {

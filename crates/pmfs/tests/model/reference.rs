@@ -2,8 +2,8 @@
 //! nothing of how.
 //!
 //! For each call there is a verdict (`may_*`: the errno that Linux would give, or none) and an
-//! effect (`did_*`), so that an engine which answers "no space" can be followed too. Of two errors
-//! at once the name's own (too long, "." and so on) comes first.
+//! effect (`did_*`), so that an engine which answers "no space" can be followed too. The name's own
+//! error (too long, "." and so on) comes first of two.
 
 use crate::acl::Acl;
 use crate::content::Content;

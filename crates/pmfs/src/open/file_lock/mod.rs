@@ -90,7 +90,7 @@ impl Pool {
     /// time.
     ///
     /// # Errors
-    /// As there; [`Error::Interrupted`]; [`Error::Deadlock`] for POSIX ranges.
+    /// Those of [`Pool::file_lock`]; [`Error::Interrupted`]; [`Error::Deadlock`] for POSIX ranges.
     pub(crate) fn file_lock_wait(
         &self,
         request: &Request,
@@ -193,7 +193,7 @@ impl Pool {
     /// Unlocks like [`Pool::file_unlock`], also for a process that is leaving the pool.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Pool::file_unlock`].
     pub(crate) fn take_lock_away(&self, ino: Ino, owner: Owner, range: LockRange) -> Result<()> {
         if Bucket::is_empty(self, ino) {
             return Ok(());
@@ -206,7 +206,7 @@ impl Pool {
     /// Unlocks like [`Pool::file_unlock`], for an owner in this process.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Pool::file_unlock`].
     pub(crate) fn unlock_of(&self, ino: Ino, owner: LockOwner, range: LockRange) -> Result<()> {
         self.file_unlock(ino, self.lock_owner(owner), range)
     }

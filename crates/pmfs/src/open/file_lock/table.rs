@@ -203,7 +203,7 @@ impl<'a> Bucket<'a> {
     /// up: some records are kept for that.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Bucket::claim`].
     pub fn claim_for_rest(&self) -> Result<Claimed> {
         let count = self.pool.geometry.file_lock_count();
         self.claim_among(count, Class::Privileged)

@@ -92,7 +92,7 @@ impl Pm {
 
     /// Way 1: one aligned 16-byte store, durable on return.
     #[inline]
-    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
+    #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_pair(&self, slot: u64, pair: [u64; 2], _durable: Durable) {
         if self.mem.failed().is_some() {
             return;

@@ -260,19 +260,19 @@ bugs! {
         Sites(&[flush("", "", "pm.publish_bytes(")]);
     OneCall "bug-size-unflushed", "size pair: flush",
         "the new size is not written back",
-        Sites(&[flush("", "publish_pair", "flush(slot, 16)")]);
+        Sites(&[flush("", "", ".publish_size(")]);
     OneCall "bug-size-unfenced", "PMFS: missing fence at the end of write",
         "write and truncate return before the size is durable",
-        Sites(&[fence("", "publish_pair", "fence()")]);
+        Sites(&[fence("", "", ".publish_size(")]);
     OneCall "bug-size-flushed-first", "size pair: order of store and flush",
         "the line is written back before the size is stored",
         Sites(&[
-            store("", "publish_pair", "store_pair(slot, pair)").by(FlushedFirst),
-            flush("", "publish_pair", "flush(slot, 16)"),
+            store("", "", ".publish_size(").by(FlushedFirst),
+            flush("", "", ".publish_size("),
         ]);
     OneCall "bug-size-torn", "size pair: one store",
         "size and time are two stores, and a crash shows one without the other",
-        Sites(&[store("", "publish_pair", "store_pair(slot, pair)").by(Torn)]);
+        Sites(&[store("", "", ".publish_size(").by(Torn)]);
     Kill "bug-word-intent-missing", "intent: word in place",
         "recovery does not write back a word that others have seen",
         Sites(&[store("file/overwrite.rs", "", "self.lane.intend(1, Purpose::Word")]);
@@ -327,7 +327,10 @@ bugs! {
         Inline(ORDER);
     OneCall "bug-pinned-zeros-first", "truncate below a mapping",
         "bytes that the size still shows are zeros already",
-        Inline(ORDER);
+        Sites(&[
+            call("file/pinned.rs", "shrink_pinned", "self.publish_size(size")
+                .behind("file/pinned.rs", "self.pool.pm.barrier();"),
+        ]);
     OneCall "bug-part-unflushed", "mapping: flush of stored pages",
         "of several parts that a program stored to the last is not written back",
         Sites(&[flush("mapping/pin.rs", "flush_blocks", "flush_mapped(run.off").by(OnlyFirst)]);

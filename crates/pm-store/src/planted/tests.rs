@@ -8,9 +8,9 @@ use std::fs;
 use std::path::Path;
 
 /// Bugs that the source still asks for, at most: each is a condition to step over in the engine.
-const INLINE_MAX: usize = 51;
+const INLINE_MAX: usize = 50;
 /// Places that ask for them.
-const PLACES_MAX: usize = 52;
+const PLACES_MAX: usize = 51;
 
 /// How often the sources ask for each bug.
 fn asked_for() -> BTreeMap<String, usize> {

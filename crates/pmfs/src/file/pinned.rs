@@ -27,9 +27,6 @@ impl Work<'_> {
     /// The size becomes less, and the blocks stay where programs have them mapped.
     pub fn shrink_pinned(&mut self, size: u64) -> Result<()> {
         let old = self.inode.size();
-        if planted!("bug-pinned-zeros-first") {
-            self.zero_in_place(size, old)?;
-        }
         self.publish_size(size, pm_store::Durable::nothing_exposed());
         // No size exposes them any more, whenever this is cut short.
         self.zero_in_place(size, old)?;

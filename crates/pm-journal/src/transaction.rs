@@ -34,7 +34,7 @@ pub struct Logged {
 pub struct Transaction<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
-    /// By their entries.
+    /// The logged ranges, one an entry.
     ranges: ArrayVec<Header, ENTRIES_MAX>,
     /// Words that are left in each entry.
     left: ArrayVec<u8, ENTRIES_MAX>,

@@ -28,7 +28,7 @@ const DIRTY: u64 = 5;
 /// The bounds of a command.
 #[derive(Args)]
 pub struct Options {
-    /// So much memory, in MiB.
+    /// The memory that the command gets, in MiB.
     #[arg(long)]
     mib: u64,
     /// A directory of the file system whose page cache it is.

@@ -23,7 +23,7 @@ fn open(path: &Path) -> anyhow::Result<(Fs, f64)> {
 /// The load to measure with.
 pub struct Load {
     pub files: u64,
-    /// In all of them.
+    /// MiB in all files together.
     pub mib: u64,
     /// So many GiB of pool, in which the files' bytes are allocated and not written, so that it may
     /// be larger than the memory.

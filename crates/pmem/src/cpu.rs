@@ -100,7 +100,7 @@ impl Cpu {
             } else if clflushopt {
                 FlushInstr::Clflushopt
             } else {
-                // On every x86-64 CPU.
+                // Every x86-64 CPU has it.
                 FlushInstr::Clflush
             },
             clwb,

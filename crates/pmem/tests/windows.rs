@@ -16,7 +16,7 @@ const LEN: u64 = 4 << 20;
 
 struct Pool {
     mem: Pmem,
-    /// Where it is mapped.
+    /// The address of the mapping.
     base: usize,
 }
 

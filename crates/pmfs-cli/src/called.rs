@@ -25,7 +25,7 @@ pub enum Name {
 #[derive(Debug)]
 pub struct Call {
     pub name: Name,
-    /// From the program's name on.
+    /// The words from the program's name on.
     pub words: Vec<OsString>,
 }
 

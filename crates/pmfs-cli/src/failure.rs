@@ -187,7 +187,7 @@ impl Failure {
         self
     }
 
-    /// For the shell.
+    /// The exit code for the shell.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }

@@ -140,7 +140,7 @@ impl Holders {
         }
     }
 
-    /// For people.
+    /// The lines for people to read.
     pub fn text(&self) -> Vec<String> {
         let mut lines = vec![format!("processes   {}", self.processes.len())];
         for process in &self.processes {

@@ -36,7 +36,7 @@ const FILES_MAX: usize = 6;
 /// Images, each as the library is told of it.
 pub struct Patched {
     pub libc: OsString,
-    /// By their names.
+    /// The images of other libraries, by the libraries' names.
     pub others: Vec<(OsString, OsString)>,
     /// Held open for the programs.
     files: Vec<OwnedFd>,

@@ -193,7 +193,7 @@ fn find(path: &Path, arguments: &Info) -> Result<Found, Failure> {
     })
 }
 
-/// By how many each.
+/// The media that processes emulate, and the number of processes of each.
 fn emulated(look: &Inspector) -> Vec<Emulated> {
     let mut all: Vec<Emulated> = Vec::new();
     let live = look

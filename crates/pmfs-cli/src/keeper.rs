@@ -41,7 +41,7 @@ const ENDING: Duration = Duration::from_millis(200);
 /// The process that had the mount made may end before it uses it.
 const FIRST_USE: Duration = Duration::from_secs(10);
 
-/// After what should not happen.
+/// The wait after an error that should not happen.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The uses of a connection: the mount stays as long as it does; or it tells when the mount goes.

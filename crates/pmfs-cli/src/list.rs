@@ -82,7 +82,7 @@ pub fn run(arguments: &List) -> Outcome {
 /// A mount, and the pool that it serves.
 struct Mounted {
     dir: PathBuf,
-    /// By its present name.
+    /// The pool by its present name.
     pool: PathBuf,
     /// `None`: its daemon does not say.
     file: Option<Identity>,

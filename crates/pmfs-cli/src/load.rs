@@ -25,7 +25,7 @@ struct LoadedReport {
     file: String,
     pool: String,
     size_bytes: u64,
-    /// With content.
+    /// Blocks with content.
     blocks: u64,
     saved_ns: i64,
     medium: String,

@@ -40,7 +40,7 @@ struct SavedReport {
     file: String,
     /// The size of the pool.
     size_bytes: u64,
-    /// With content.
+    /// Blocks with content.
     blocks: u64,
     /// The size of the file.
     bytes: u64,

@@ -107,7 +107,7 @@ fn not_mounted(path: &Path) -> Failure {
 
 /// The server of a mount.
 struct Daemon {
-    /// By its present name.
+    /// The pool by its present name.
     pool: PathBuf,
     /// The process, if the pool has no name any more by which it could be looked at.
     process: Option<OwnedFd>,

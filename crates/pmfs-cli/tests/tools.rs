@@ -380,7 +380,7 @@ fn a_damaged_file_makes_no_pool() {
             assert_eq!(names(), before, "something is left");
         }
     }
-    // From a pipe.
+    // The same file comes from a pipe.
     fs::write(bench.path("hurt"), &image).unwrap();
     let mut load = bench.command(&["load", "-", "copy"]);
     load.stdin(fs::File::open(bench.path("hurt")).unwrap());

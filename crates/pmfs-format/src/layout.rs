@@ -97,7 +97,7 @@ pub struct Structure {
     pub size: usize,
     /// Its purpose.
     pub doc: &'static str,
-    /// In address order.
+    /// The fields in the order of their addresses.
     pub fields: Vec<Field>,
 }
 

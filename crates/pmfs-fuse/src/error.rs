@@ -149,7 +149,7 @@ pub enum MountError {
     Io {
         /// The step that failed.
         what: &'static str,
-        /// On what.
+        /// The file that it failed on.
         path: PathBuf,
         /// The answer.
         source: io::Error,

@@ -63,7 +63,7 @@ pub enum PatchError {
         "the library's text can't be replaced page by page ({reason}); run the program through the mount"
     )]
     Alignment {
-        /// In what way.
+        /// The reason, in words.
         reason: &'static str,
     },
     /// The dynamic linker writes into the text, and an image would take that back.
@@ -120,7 +120,7 @@ pub enum PatchError {
     Cache {
         /// The step that failed.
         what: &'static str,
-        /// On what.
+        /// The file that it failed on.
         path: PathBuf,
         /// The system's error.
         source: io::Error,

@@ -47,13 +47,13 @@ pub struct MountOptions {
     pub dev: bool,
     /// Let programs be run from the mount.
     pub exec: bool,
-    /// When reads update atime.
+    /// The reads that update atime.
     pub atime: AtimeMode,
     /// Reading a directory leaves its atime alone.
     pub nodiratime: bool,
     /// The promise of a write across a crash.
     pub data: DataMode,
-    /// When files take large pages.
+    /// The files that take large pages.
     pub large: LargePages,
     /// The flush mode where the medium can't outlive power.
     pub flush: FlushMode,
@@ -79,7 +79,7 @@ pub enum Remember {
     /// For a moment, while nobody else has the pool (`pmfs_fuse::lease`).
     #[default]
     Alone,
-    /// Never.
+    /// Nothing is remembered.
     Never,
     /// For a second. Sound only while nobody else changes the pool: no second mount, no
     /// program that uses the library.
@@ -95,7 +95,7 @@ pub enum Paged {
     Auto,
     /// Never: there they can't be mapped.
     Never,
-    /// On any kernel.
+    /// Pages are used on any kernel.
     Always,
 }
 

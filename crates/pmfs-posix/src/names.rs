@@ -7,14 +7,14 @@ use pmfs::{Attr, RenameFlags};
 /// The end of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Last {
-    /// In a name.
+    /// The path ends in a name.
     #[default]
     Name,
-    /// In the root.
+    /// The path ends in the root.
     Root,
-    /// In `.`.
+    /// The path ends in `.`.
     Dot,
-    /// In `..`.
+    /// The path ends in `..`.
     DotDot,
 }
 

@@ -225,7 +225,7 @@ pub enum DataMode {
 /// hint of the PMFS paper, section 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LargePages {
-    /// Not at all.
+    /// Files never take them.
     Never,
     /// A file takes them where it goes on to grow at 16 MiB and more, or is written 2 MiB at once.
     #[default]
@@ -243,7 +243,7 @@ pub enum AtimeMode {
     Relatime,
     /// Always.
     Strictatime,
-    /// Never.
+    /// Reads never update it.
     Noatime,
 }
 

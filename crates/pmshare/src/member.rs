@@ -32,7 +32,7 @@ pub struct Options {
     pub read_only: bool,
     /// The treatment of a process that holds a lock and does not run.
     pub stalled: Stalled,
-    /// Where times come from.
+    /// The clock that times come from.
     pub clock: Clock,
 }
 
@@ -40,7 +40,7 @@ pub struct Options {
 pub struct Share<S> {
     store: S,
     pub(crate) held_as: AtomicHolder,
-    /// Where times come from.
+    /// The clock that times come from.
     pub clock: Clock,
     pub(crate) stalled: Stalled,
     pub(crate) read_only: AtomicBool,

@@ -7,6 +7,6 @@ use std::sync::atomic::AtomicU64;
 pub struct OtherProcesses {
     /// Arrivals when it was seen to be alone, its own among them; 0: it was not.
     pub(crate) alone: AtomicU64,
-    /// When it looked last, ns.
+    /// The time of the last look, ns.
     pub(crate) searched_ns: AtomicU64,
 }

@@ -28,7 +28,7 @@ impl Traces {
 pub struct Trace(AtomicBool);
 
 impl Trace {
-    /// Before something is put there.
+    /// Leaves the trace, before something is put there.
     #[inline]
     pub fn leave(&self) {
         if !self.0.load(Ordering::Relaxed) {

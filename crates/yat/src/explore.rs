@@ -65,7 +65,7 @@ pub struct Options {
     pub depth: usize,
     /// A store, flush or fence that is got wrong, as if the source were so.
     pub mutant: Option<Mutant>,
-    /// For samples.
+    /// The seed of samples.
     pub seed: u64,
     /// The images that one crash point may have before they are sampled.
     pub images_max: u64,
@@ -90,9 +90,9 @@ impl Default for Options {
 /// The time of a power failure, in a step or in a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Before this fence.
+    /// The moment before this fence.
     Fence(usize),
-    /// After it had returned.
+    /// The moment after the step's return.
     Return,
     /// After the recovered pool had been used.
     Use,

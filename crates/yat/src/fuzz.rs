@@ -92,7 +92,7 @@ struct Node {
 struct Picture {
     names: BTreeMap<Name, usize>,
     nodes: Vec<Node>,
-    /// By descriptor; `None` once closed.
+    /// Files by descriptor; `None` once closed.
     held: Vec<Option<usize>>,
 }
 

@@ -45,7 +45,7 @@ impl Observer for Watcher {
 
 /// A scene that two instances play in turns.
 pub struct Scene {
-    /// In words.
+    /// The scene in words.
     pub name: &'static str,
     /// A call of an instance, in its own directory and file.
     call: fn(&Fs, &Own, u64) -> Result<()>,

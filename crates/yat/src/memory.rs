@@ -50,7 +50,7 @@ pub(crate) struct Streamed {
 /// A line that may hold one of several things.
 #[derive(Clone, Default)]
 pub(crate) struct Line {
-    /// In program order.
+    /// The cached stores, in program order.
     pub cached: Vec<Stored>,
     /// The number of them that each CPU has flushed since.
     flushed: [u16; CPUS],

@@ -14,7 +14,7 @@ const HUNT: &str = "YAT_HUNT";
 /// A clean search tries one in so many of its workloads.
 const CLEAN_ONE_IN: usize = 40;
 
-/// By the name's FNV-1a hash.
+/// The name's FNV-1a hash decides.
 fn is_in_slice(name: &str) -> bool {
     const PARTS: u64 = 12;
     const PART: u64 = 5;

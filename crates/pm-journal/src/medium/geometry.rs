@@ -255,7 +255,7 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// For files, beside its tables.
+    /// Returns whether files have room beside its tables.
     fn has_room(&self, sizing: &Sizing) -> bool {
         self.data_start + 16 + self.reserve_blocks <= sizing.blocks
     }

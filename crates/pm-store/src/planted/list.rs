@@ -18,14 +18,14 @@ pub struct Bug {
     pub twin: &'static str,
     /// The fault that results.
     pub what: &'static str,
-    /// Where it acts.
+    /// The place where it acts.
     pub plant: Plant,
 }
 
-/// Where a bug acts.
+/// The place where a bug acts.
 #[derive(Clone, Copy, Debug)]
 pub enum Plant {
-    /// At sites, from outside.
+    /// Sites, from outside.
     Sites(&'static [Site]),
     /// Where the source asks for it; why no site does.
     Inline(&'static str),

@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Not the machine's own.
+/// Refuses the machine's own file system, which must not be filled.
 fn may_be_filled(dir: &Path) -> anyhow::Result<()> {
     let device = |path: &Path| {
         let there = std::fs::metadata(path);

@@ -37,7 +37,7 @@ pub struct Steady {
 }
 
 impl<'a> Control<'a> {
-    /// With the loop itself.
+    /// Makes a control by the loop itself.
     pub fn new() -> Control<'a> {
         let mut words = vec![1u64; WORDS];
         Control::with(move || work_ns(&mut words))

@@ -133,11 +133,11 @@ pub enum Kind {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Quick {
-    /// In place of the experiment's.
+    /// The size in place of the experiment's.
     pub size_mib: Option<u64>,
-    /// In place of the experiment's.
+    /// The rounds in place of the experiment's.
     pub rounds: Option<usize>,
-    /// In place of the experiment's.
+    /// The targets in place of the experiment's.
     pub targets: Option<Vec<String>>,
     /// Over the experiment's.
     pub values: Values,
@@ -151,7 +151,7 @@ pub struct Quick {
 pub struct Axis {
     /// The name of the parameter.
     pub name: String,
-    /// In order.
+    /// The values in their order.
     pub values: Vec<AxisValue>,
 }
 
@@ -193,7 +193,7 @@ pub struct Steps {
     pub before: Vec<String>,
     /// Measured.
     pub run: String,
-    /// After each measurement.
+    /// Steps after each measurement.
     #[serde(default)]
     pub after: Vec<String>,
 }
@@ -206,7 +206,7 @@ pub struct Claim {
     pub against: String,
     /// The point.
     pub at: Values,
-    /// So many times.
+    /// The ratio that is claimed.
     pub times: f64,
 }
 
@@ -282,7 +282,7 @@ impl Experiment {
         values
     }
 
-    /// In order.
+    /// The points in their order.
     pub fn points(&self, quick: bool) -> anyhow::Result<Vec<Point>> {
         let mut all = match self.points.is_empty() {
             true => vec![Values::new()],

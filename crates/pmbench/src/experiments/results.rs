@@ -34,7 +34,7 @@ pub struct Key {
     pub point: Values,
     /// The target's name.
     pub target: String,
-    /// From 0 on.
+    /// The round's number, from 0 on.
     pub round: usize,
 }
 
@@ -44,7 +44,7 @@ pub struct Key {
 pub enum Outcome {
     /// A value.
     Measured {
-        /// In the experiment's unit.
+        /// The value in the experiment's unit.
         value: f64,
         /// The number of times that it was made.
         attempts: u32,
@@ -68,7 +68,7 @@ pub enum Outcome {
 /// The request: a run that goes on has to be asked for the same.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Asked {
-    /// With the smaller sizes.
+    /// The smaller sizes were asked for.
     pub quick: bool,
     /// The commit of the sources that this was built from.
     pub commit: Option<String>,

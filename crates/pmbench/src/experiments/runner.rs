@@ -24,7 +24,7 @@ const MEMORY_SHARE: u64 = 85;
 pub struct Plan<'a> {
     /// Experiments, each on its targets.
     pub experiments: Vec<(&'a Experiment, Vec<&'a Target>)>,
-    /// With the smaller sizes.
+    /// The smaller sizes are used.
     pub quick: bool,
     /// In place of each experiment's own.
     pub rounds: Option<usize>,

@@ -49,7 +49,7 @@ pub struct Scope<'a> {
     pub experiment: &'a Experiment,
     /// The target that it is measured on.
     pub target: &'a Target,
-    /// With the smaller sizes.
+    /// The smaller sizes are used.
     pub quick: bool,
     /// The rest.
     pub places: Places,
@@ -105,7 +105,7 @@ impl Scope<'_> {
         Ok(all)
     }
 
-    /// At places that are nowhere.
+    /// A scope whose places are nowhere.
     #[cfg(test)]
     pub fn example<'a>(experiment: &'a Experiment, target: &'a Target, quick: bool) -> Scope<'a> {
         Scope {

@@ -29,10 +29,10 @@ pub struct Target {
     /// `{size}` the bytes wanted.
     #[serde(default)]
     pub make: Vec<String>,
-    /// After that.
+    /// Steps that mount it once it is made.
     #[serde(default)]
     pub mount: Vec<String>,
-    /// Before the place goes.
+    /// Steps that unmount it before its place goes.
     #[serde(default)]
     pub unmount: Vec<String>,
     /// The directory in which experiments work.

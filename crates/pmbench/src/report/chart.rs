@@ -310,7 +310,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// For HTML.
+/// Escapes a text for HTML.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

@@ -34,7 +34,7 @@ pub struct Figure {
     pub experiment: Experiment,
     /// PMFS first.
     pub series: Vec<Series>,
-    /// In order.
+    /// The points in their order.
     pub points: Vec<Measured>,
 }
 
@@ -284,7 +284,7 @@ impl Figure {
 }
 
 impl Loss<'_> {
-    /// In words.
+    /// The loss in words.
     pub fn text(&self) -> String {
         let doubt = if self.times.most < 1.0 {
             ""
@@ -377,7 +377,7 @@ impl Noise {
         noise
     }
 
-    /// In words.
+    /// The noise in words.
     pub fn text(&self) -> String {
         format!(
             "{} measurements; {} of them were made again as the control loop strayed by more than 10 %, {} strayed to the end; \

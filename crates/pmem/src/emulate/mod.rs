@@ -246,7 +246,7 @@ impl Pmem {
             return;
         };
         let lines = thread::with(|thread| {
-            // Never 0, which is none.
+            // A line's number is never 0, which stands for none.
             let last = (off + len - 1) / LINE + 1;
             let known = thread.line_read.replace(last);
             lines_of(off, len) - u64::from(known == off / LINE + 1)

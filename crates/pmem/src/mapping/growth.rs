@@ -140,7 +140,7 @@ impl Pmem {
         }
     }
 
-    /// For errors.
+    /// The pool's name in errors.
     fn name(&self) -> PathBuf {
         self.path().unwrap_or(Path::new("private memory")).into()
     }

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Before the standard library begins.
+/// Runs before the standard library begins.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = peek;

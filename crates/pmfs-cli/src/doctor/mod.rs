@@ -17,7 +17,7 @@ use machine::Machine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
-    /// There.
+    /// It is there.
     Ok,
     /// It is missing, and without it this user can't mount pools.
     Missing,

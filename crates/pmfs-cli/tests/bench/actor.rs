@@ -53,7 +53,7 @@ while line := sys.stdin.readline():
     print(said, flush=True)
 ";
 
-/// For an answer.
+/// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Killed when it goes.

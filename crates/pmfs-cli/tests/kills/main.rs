@@ -221,7 +221,7 @@ impl Daemon {
         }
     }
 
-    /// In good order.
+    /// Ends it in good order.
     fn end(mut self, bench: &Bench) {
         bench.ok(&["umount", "mnt"]);
         let end = self.child.wait().unwrap();

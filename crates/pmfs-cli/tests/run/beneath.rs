@@ -116,7 +116,7 @@ fn a_mount_that_changes_beneath_a_program() {
     worker.does("work");
     assert_eq!(worker.does("stranger"), HAS);
 
-    // With its daemon killed.
+    // The mount's daemon is killed.
     rustix::process::kill_process(bench.daemon(), rustix::process::Signal::KILL).expect("a daemon");
     worker.does("work");
     worker.does("ours");

@@ -18,7 +18,7 @@ use crate::bench::installed::{copy_program, install};
 
 /// A program that takes longer hangs. It is ended, with all that it has started.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// For the long campaigns, seconds.
+/// The variable by which the long campaigns give the seconds.
 const LONGER: &str = "PMFS_RUN_SECONDS";
 
 const NOBODY: u32 = 65534;
@@ -135,7 +135,7 @@ impl Run {
         program
     }
 
-    /// On the plain directory.
+    /// Runs a program on the plain directory.
     pub fn plain(&self, program: &Path, arguments: &[&str]) -> Said {
         let mut command = Command::new(program);
         command.args(arguments).arg(self.bench.path("plain"));
@@ -160,7 +160,7 @@ impl Run {
         said
     }
 
-    /// On the pool.
+    /// Runs a program on the pool.
     pub fn inside(&self, program: &Path, arguments: &[&str]) -> Said {
         self.below_run(&[], program, arguments)
     }

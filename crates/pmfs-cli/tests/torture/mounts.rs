@@ -111,7 +111,7 @@ impl Mount {
         unmount(self.dir(), UnmountFlags::DETACH).expect("it was mounted");
     }
 
-    /// In good order.
+    /// Ends it in good order.
     pub fn stop(&mut self) {
         let output = Mount::command(&["umount"])
             .arg(self.dir())

@@ -81,7 +81,7 @@ pub enum Op {
         open: usize,
         to: usize,
     },
-    /// At the offset, which moves.
+    /// Writes at the open file's offset, which moves.
     WriteNext {
         open: usize,
         len: usize,

@@ -13,7 +13,7 @@ use crate::random::Random;
 /// The way in which an instant was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// At random.
+    /// The victim was killed at a random moment.
     Random,
     /// The parent saw the victim hold a lock.
     Holding,

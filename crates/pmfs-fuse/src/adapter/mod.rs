@@ -72,7 +72,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The reason for which [`Mounted::serve`] is to end.
 #[derive(Clone, Debug)]
 pub struct Stop {
-    /// For the log: "signal SIGTERM".
+    /// The reason in the log: "signal SIGTERM".
     why: String,
     /// Open files keep it for no longer than this; `None`: for as long as they are open.
     grace: Option<Duration>,
@@ -88,7 +88,7 @@ impl Stop {
         }
     }
 
-    /// With the last open file.
+    /// The mount ends with its last open file.
     #[must_use]
     pub fn at_end(why: impl Into<String>) -> Stop {
         Stop {

@@ -23,7 +23,7 @@ pub struct WriteKind {
 }
 
 impl WriteKind {
-    /// To where it says.
+    /// A write to the place that it names.
     #[cfg(test)]
     pub fn by(writer: Caller) -> WriteKind {
         WriteKind {

@@ -95,7 +95,7 @@ mod tests {
         pid: 0,
     };
 
-    /// With an empty file, closed.
+    /// A server with an empty file that is closed.
     fn server(dir: &tempfile::TempDir) -> (Server, u64) {
         let server = Server::new(crate::temporary::pool(dir));
         let new = NewNode {

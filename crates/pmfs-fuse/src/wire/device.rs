@@ -48,7 +48,7 @@ impl Device {
         }
     }
 
-    /// From its file.
+    /// The device of an open file.
     pub(crate) fn from_file(file: File) -> Device {
         Device(file)
     }

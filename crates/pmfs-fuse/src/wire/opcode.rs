@@ -19,7 +19,7 @@ macro_rules! opcodes {
                 }
             }
 
-            /// For the log.
+            /// The name in the log.
             pub(crate) fn name(self) -> &'static str {
                 match self {
                     $(Opcode::$variant => $name,)+

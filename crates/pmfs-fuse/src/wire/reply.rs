@@ -7,7 +7,7 @@ use super::request::{FileLock, wire};
 use crate::lease::Grant;
 
 wire! {
-    /// Before every answer.
+    /// The header of every answer.
     OutHeader: 16 { len: u32, error: i32, unique: u64 }
     Attributes: 88 {
         ino: u64, size: u64, blocks: u64, atime: u64, mtime: u64, ctime: u64,

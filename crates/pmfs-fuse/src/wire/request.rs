@@ -22,7 +22,7 @@ macro_rules! wire {
 pub(super) use wire;
 
 wire! {
-    /// Before every request.
+    /// The header of every request.
     InHeader: 40 {
         len: u32, opcode: u32, unique: u64, nodeid: u64, uid: u32, gid: u32, pid: u32,
         total_extlen: u16, padding: u16,

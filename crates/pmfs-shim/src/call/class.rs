@@ -43,11 +43,11 @@ mod passed;
 
 use passed::{PASSED, PROMOTED};
 
-/// Never: passed on at once.
+/// The call never concerns us: it is passed on at once.
 const PASS: u8 = 0;
 /// Only if the first argument is a descriptor of ours.
 pub(crate) const BY_DESCRIPTOR: u8 = 1;
-/// To be checked.
+/// The call is checked.
 pub(crate) const PEEK: u8 = 2;
 /// To be checked, and ends parked numbers: the call may free or take numbers, or use some that are
 /// not checked here.

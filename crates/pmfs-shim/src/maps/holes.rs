@@ -87,7 +87,7 @@ impl Stretch {
     }
 }
 
-/// There is one more.
+/// Notes one more stretch with holes.
 pub(super) fn note(stretch: &Stretch) {
     if stretch.waits() {
         LOWEST.fetch_min(stretch.start, Ordering::Relaxed);

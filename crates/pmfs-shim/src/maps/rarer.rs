@@ -107,7 +107,7 @@ pub(crate) fn give_to_pipe(call: &mut Call) -> Verdict {
         return Verdict::Pass;
     }
     let waits = flags & u64::from(libc::SPLICE_F_NONBLOCK) == 0;
-    // At the pipe's own place.
+    // pwritev2 writes at the pipe's own place.
     call.rax = libc::SYS_pwritev2 as u64;
     call.args = [
         pipe,

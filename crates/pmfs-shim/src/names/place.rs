@@ -102,7 +102,7 @@ pub(crate) enum Walked {
     Kernel,
     /// The path of this length, on this page.
     Out(usize, usize),
-    /// On this page.
+    /// The path ends on this page of the room.
     End(&'static Fs, usize, End),
     /// At an inode itself, without a name; its attributes are in the room.
     Whole(&'static Fs, Ino),

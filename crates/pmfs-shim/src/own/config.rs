@@ -29,7 +29,7 @@ pub(crate) struct Config {
     pub device: u64,
     /// Stores to shared mappings reach the file with msync, all at once.
     pub atomic_msync: bool,
-    /// There is no mount.
+    /// The run has no mount.
     pub mountless: bool,
     /// The options of attaching, as text.
     options: Vec<u8>,

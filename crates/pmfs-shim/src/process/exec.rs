@@ -379,7 +379,7 @@ fn told(
     text
 }
 
-/// After an exec that failed.
+/// Takes back what was handed over, after an exec that failed.
 fn take_back(room: &mut Inner, handed: Option<&Handed>) {
     if let Some(Handed::File(file)) = handed {
         kernel::plain(libc::SYS_close, &[*file as u64]);

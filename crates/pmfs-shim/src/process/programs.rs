@@ -43,7 +43,7 @@ pub(crate) struct Program {
 /// The place of a program.
 enum Stands {
     Kernel(u64, Vec<u8>, u64),
-    /// With its path.
+    /// A file of the pool, with its path.
     Pool(&'static Fs, Attr, Vec<u8>),
 }
 

@@ -8,7 +8,7 @@ use crate::thread::descriptor::Overlay;
 use crate::thread::{self, Own};
 
 impl Own {
-    /// By its own number.
+    /// The owner of its POSIX locks, by its own number.
     pub fn as_owner(&self) -> LockOwner {
         LockOwner {
             class: LockClass::Posix,
@@ -21,7 +21,7 @@ impl Own {
 #[inline]
 pub(crate) fn own() -> Option<&'static mut Own> {
     if words::get(word::STACK) == 0 {
-        // Before this thread's first call.
+        // The thread has made no call yet.
         return None;
     }
     // SAFETY: only this thread uses its room, and no two references to this part of it
@@ -69,7 +69,7 @@ pub(crate) fn has_own_table() -> bool {
 #[inline]
 pub(crate) fn overlay() -> Option<&'static mut Overlay> {
     if words::get(word::STACK) == 0 {
-        // Before this thread's first call.
+        // The thread has made no call yet.
         return None;
     }
     // SAFETY: only this thread uses its room, and no two references to the overlay live

@@ -46,7 +46,7 @@ pub struct FileMap<'a> {
     ino: Ino,
     at: u64,
     mode: MapMode,
-    /// There until it is dropped.
+    /// The view is there until this is dropped.
     view: Option<View>,
 }
 

@@ -36,7 +36,7 @@ impl Shown {
 /// Stores to a file's blocks that this process does not know of, since it was asked last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Elsewhere {
-    /// There are none.
+    /// Nobody else may have stored.
     No,
     /// A process that has ended its mapping may have stored, or this one by a mapping that it did
     /// not have then.
@@ -138,7 +138,7 @@ impl State {
         if let State::Watching(watch) = self {
             let mut ended = all.map(|one| watch.end(one.address, one.len as usize));
             if ended.any(|ended| ended.is_err()) {
-                // With it all watching ends.
+                // Watching ends as a whole.
                 *self = State::Unasked;
             }
         }

@@ -48,7 +48,7 @@ pub enum Core {
 /// A range of a file, by its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Span {
-    /// From the end on.
+    /// The range begins at the end.
     Append,
     /// Over what is there, from inside a block to inside another.
     Overlap,

@@ -156,7 +156,7 @@ fn read_at(file: &File, at: u64, len: usize) -> Done<Vec<u8>> {
     Ok(bytes)
 }
 
-/// In one call.
+/// Checks that one call has written all bytes.
 fn all(written: io::Result<usize>, asked: usize) -> Done<()> {
     match written {
         Ok(done) if done == asked => Ok(()),

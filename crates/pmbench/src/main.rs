@@ -14,6 +14,7 @@ mod drivers;
 mod emulate;
 mod experiments;
 mod ground;
+mod heap;
 mod intercepted;
 mod limit;
 mod mapped;
@@ -131,6 +132,8 @@ enum What {
     /// The cost of keeping stray stores away: none, protection keys, page permissions (PMFS's
     /// figure 11).
     Windows(windows::Options),
+    /// Transactions of the persistent heap, beside libpmemobj's and the memory's own limit.
+    Heap(heap::Options),
     /// A process of `sharing`.
     #[command(hide = true)]
     Worker {
@@ -195,6 +198,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Some(What::Sharing) => sharing::run(&report),
         Some(What::Mapped(options)) => mapped::run(&report, &options),
         Some(What::Windows(options)) => windows::run(&report, &options),
+        Some(What::Heap(options)) => heap::run(&report, &options),
         Some(What::Worker { pool, number }) => sharing::worker(&pool, number),
         Some(What::Bounded(options)) => bounded::run(&options),
         Some(What::Mount { dir }) => mount::run(&report, &dir),

@@ -19,6 +19,9 @@ pub struct Target {
     /// PMFS, so that the others are its peers.
     #[serde(default)]
     pub ours: bool,
+    /// What nobody can be better than: no peer, but shown beside.
+    #[serde(default)]
+    pub limit: bool,
     /// The things that have to be there.
     #[serde(default)]
     pub needs: Needs,
@@ -61,6 +64,7 @@ impl Target {
             name: format!("dir:{dir}"),
             title: format!("{dir}"),
             ours: false,
+            limit: false,
             needs: Needs::default(),
             values: Values::new(),
             make: Vec::new(),

@@ -46,6 +46,8 @@ pub struct Series {
     pub title: String,
     /// PMFS.
     pub ours: bool,
+    /// A limit: no peer.
+    pub limit: bool,
     /// The account of where its time goes when it loses; may be empty.
     pub why: String,
     /// The index of colour and mark: the same in all figures.
@@ -176,6 +178,7 @@ impl Figure {
                         .unwrap_or_default(),
                     title: titled.unwrap_or_else(|| (*name).to_owned()),
                     ours: target.is_some_and(|target| target.ours),
+                    limit: target.is_some_and(|target| target.limit),
                     style: order(name).unwrap_or(STYLES).min(STYLES - 1),
                 }
             })
@@ -215,10 +218,10 @@ impl Figure {
             .collect()
     }
 
-    /// Returns the indexes of the others' series.
+    /// Returns the indexes of the others' series, but for limits.
     pub fn peers(&self) -> Vec<usize> {
         (0..self.series.len())
-            .filter(|at| !self.series[*at].ours)
+            .filter(|at| !self.series[*at].ours && !self.series[*at].limit)
             .collect()
     }
 

@@ -1,0 +1,304 @@
+//! Transactions of the heap beside those of libpmemobj, and beside what the memory itself takes for
+//! the same: one range of 64 bytes changed, ten, an object freed, an object made and published.
+//!
+//! Method: all stand on one tmpfs, flush by the same instruction, and meet the same lines of an
+//! area, and the same objects, in the same order, which no cache and no prefetcher foresees. They
+//! take turns. As many objects are made as were freed, in their slots.
+
+mod limit;
+mod ours;
+mod theirs;
+
+use crate::experiments::shell::Cannot;
+use crate::ground::Ground;
+use crate::measure::{Figures, Report, ratio};
+use anyhow::ensure;
+use clap::{Args, ValueEnum};
+use limit::Limit;
+use ours::Ours;
+use std::path::{Path, PathBuf};
+use theirs::Theirs;
+
+/// Bytes of a line.
+const LINE: u64 = 64;
+/// What the sequence of lines goes on by: odd, so that it meets each of 2^k lines once. The same in
+/// `bench/heap/pmemobj.c`.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The operations to measure.
+#[derive(Args)]
+pub struct Options {
+    /// MiB of the area that is changed, a power of two; there are as many objects as it has lines.
+    #[arg(long, default_value_t = 64)]
+    mib: u64,
+    /// This candidate alone [default: all of them in turns].
+    #[arg(long, value_enum)]
+    candidate: Option<Who>,
+    /// This operation alone, by the name that the table has [default: all of them].
+    #[arg(long)]
+    operation: Option<String>,
+    /// The directory to work in [default: on a tmpfs of its own with pages of 2 MiB, as root].
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+/// The candidates.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Who {
+    /// The heap.
+    Pmlib,
+    /// PMDK's library of Debian.
+    Libpmemobj,
+    /// The memory alone.
+    Memory,
+}
+
+/// Does operations, and says what one of them took.
+trait Candidate {
+    /// Transactions that change so many ranges of 64 bytes; ns for each.
+    fn change(&mut self, ranges: u64, count: u64) -> anyhow::Result<f64>;
+
+    /// So many objects freed, then as many made and published: ns for each freed one, and for each
+    /// made one.
+    fn churn(&mut self, count: u64) -> anyhow::Result<[f64; 2]>;
+}
+
+/// A group of operations that are measured together: their names, and what libpmemobj has to take
+/// more.
+struct Group {
+    names: &'static [&'static str],
+    /// Ranges of a transaction; 0: objects are freed and made.
+    ranges: u64,
+    count: u64,
+}
+
+const GROUPS: [Group; 3] = [
+    Group {
+        names: &["1 range of 64 B"],
+        ranges: 1,
+        count: 20_000,
+    },
+    Group {
+        names: &["10 ranges of 64 B"],
+        ranges: 10,
+        count: 4000,
+    },
+    Group {
+        names: &["free 64 B", "alloc and publish 64 B"],
+        ranges: 0,
+        count: 8000,
+    },
+];
+/// So many times as long libpmemobj has to take.
+const TARGET: f64 = 3.0;
+
+/// The lines of an area of 2^k lines, in the order in which all candidates meet them.
+struct Sequence {
+    mask: u64,
+    next: u64,
+}
+
+impl Sequence {
+    fn new(lines: u64) -> Sequence {
+        Sequence {
+            mask: lines - 1,
+            next: 0,
+        }
+    }
+
+    #[inline]
+    fn line(&mut self) -> u64 {
+        let line = self.next.wrapping_mul(STEP) & self.mask;
+        self.next += 1;
+        line
+    }
+}
+
+/// Some bytes that were not there before.
+#[derive(Default)]
+struct Content(u64);
+
+impl Content {
+    #[inline]
+    fn next(&mut self) -> [u8; LINE as usize] {
+        self.0 += 1;
+        let word = self.0.to_ne_bytes();
+        std::array::from_fn(|at| word[at % 8])
+    }
+}
+
+fn measured(one: &mut dyn Candidate, group: &Group) -> anyhow::Result<Vec<f64>> {
+    Ok(match group.ranges {
+        0 => one.churn(group.count)?.into(),
+        ranges => vec![one.change(ranges, group.count)?],
+    })
+}
+
+/// Measures and prints.
+pub fn run(report: &Report, options: &Options) -> anyhow::Result<()> {
+    let wants = |name: &&&str| options.operation.as_deref().is_none_or(|one| one == **name);
+    let names = || GROUPS.iter().flat_map(|group| group.names);
+    ensure!(
+        names().any(|name| wants(&name)),
+        "there is no such operation; there are: {}",
+        names().copied().collect::<Vec<_>>().join("; ")
+    );
+    ensure!(
+        options.mib.is_power_of_two(),
+        "--mib has to be a power of two"
+    );
+    let ground = match &options.dir {
+        Some(_) => None,
+        None => Some(Ground::new(1 + options.mib / 64)?),
+    };
+    let dir = match (&options.dir, &ground) {
+        (Some(dir), _) => dir,
+        (None, Some(ground)) => ground.path(),
+        (None, None) => unreachable!("one of both is there"),
+    };
+    let mut all = candidates(report, options, dir)?;
+    for group in &GROUPS {
+        if group.names.iter().any(|name| wants(&name)) {
+            measure(report, options, group, &mut all, |name| wants(&name))?;
+        }
+    }
+    Ok(())
+}
+
+type Named = (Who, Box<dyn Candidate>);
+
+/// Those that are asked for and can be had. One that is asked for alone and can't be had is an
+/// error; where all are, a line says why.
+fn candidates(report: &Report, options: &Options, dir: &Path) -> anyhow::Result<Vec<Named>> {
+    let mut all: Vec<Named> = Vec::new();
+    let wanted = |who| options.candidate.is_none_or(|one| one == who);
+    let mut flush = String::new();
+    if wanted(Who::Pmlib) {
+        let ours = Ours::new(dir, options.mib)?;
+        flush = ours.describe();
+        all.push((Who::Pmlib, Box::new(ours)));
+    }
+    let mut missing = None;
+    if wanted(Who::Libpmemobj) {
+        match Theirs::new(dir, options.mib) {
+            Ok(theirs) => all.push((Who::Libpmemobj, Box::new(theirs))),
+            Err(why) if why.is::<Cannot>() && options.candidate.is_none() => missing = Some(why),
+            Err(why) => return Err(why),
+        }
+    }
+    if wanted(Who::Memory) {
+        all.push((Who::Memory, Box::new(Limit::new(dir, options.mib)?)));
+    }
+    if let Some(why) = missing {
+        eprintln!("skipped: libpmemobj: {why}");
+    }
+    if !report.json {
+        println!(
+            "{} rounds, {} MiB, {flush}; ns an operation, median (least-greatest)",
+            report.rounds, options.mib
+        );
+        println!(
+            "{:24} {:>20} {:>22} {:>18} {:>7} {:>7}",
+            "operation", "pmlib", "libpmemobj", "memory's limit", "ratio", "target"
+        );
+    }
+    Ok(all)
+}
+
+/// A group's operations by all in turns, another one first each time.
+fn measure(
+    report: &Report,
+    options: &Options,
+    group: &Group,
+    all: &mut [Named],
+    wants: impl Fn(&&str) -> bool,
+) -> anyhow::Result<()> {
+    let mut figures = vec![vec![Figures::default(); group.names.len()]; all.len()];
+    // The first rounds warm up: all of a pool's pages are mapped, and its chunks are known.
+    let warming = 2;
+    for round in 0..report.rounds + warming {
+        for turn in 0..all.len() {
+            let at = (round + turn) % all.len();
+            let taken = measured(&mut *all[at].1, group)?;
+            if round < warming {
+                continue;
+            }
+            for (figures, ns) in figures[at].iter_mut().zip(taken) {
+                figures.0.push(ns);
+            }
+        }
+    }
+    for (at, name) in group.names.iter().enumerate() {
+        if wants(name) {
+            let of = |who| all.iter().position(|one| one.0 == who);
+            let of = |who| of(who).map_or(Figures::default(), |one| figures[one][at].clone());
+            let row = [Who::Pmlib, Who::Libpmemobj, Who::Memory].map(of);
+            print(report, options, name, &row);
+        }
+    }
+    Ok(())
+}
+
+fn print(report: &Report, options: &Options, name: &str, row: &[Figures; 3]) {
+    let [ours, theirs, limit] = row;
+    let times = Some(ratio(theirs, ours)).filter(|times| times.is_finite());
+    if report.json {
+        let ns = |figures: &Figures| (!figures.0.is_empty()).then(|| figures.0.clone());
+        // Of one candidate alone: the others have no median.
+        let alone = row.iter().find(|figures| !figures.0.is_empty());
+        println!(
+            "{}",
+            serde_json::json!({
+                "operation": name, "mib": options.mib, "pmlib_ns": ns(ours),
+                "libpmemobj_ns": ns(theirs), "limit_ns": ns(limit), "ratio": times,
+                "target": TARGET, "median_ns": alone.map(Figures::median),
+            })
+        );
+        return;
+    }
+    println!(
+        "{name:24} {:>20} {:>22} {:>18} {:>7} {:>6.1}x",
+        ours.text(),
+        theirs.text(),
+        limit.text(),
+        times.map_or("-".into(), |times| format!("{times:.2}x")),
+        TARGET
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: every candidate can be had, and each operation ends with a time. Method: all of them
+    /// on a small area; libpmemobj where it is installed.
+    #[test]
+    fn all_candidates_do_all_operations() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut all: Vec<Box<dyn Candidate>> = vec![
+            Box::new(Ours::new(dir.path(), 1).unwrap()),
+            Box::new(Limit::new(dir.path(), 1).unwrap()),
+        ];
+        match Theirs::new(dir.path(), 1) {
+            Ok(theirs) => all.push(Box::new(theirs)),
+            Err(why) if why.is::<Cannot>() => eprintln!("skipped: {why}"),
+            Err(why) => panic!("{why:#}"),
+        }
+        for one in &mut all {
+            for _ in 0..3 {
+                assert!(one.change(1, 50).unwrap() > 0.0);
+                assert!(one.change(10, 50).unwrap() > 0.0);
+                assert!(one.churn(50).unwrap().iter().all(|&ns| ns > 0.0));
+            }
+        }
+    }
+
+    #[test]
+    fn the_sequence_meets_each_line_once() {
+        let mut sequence = Sequence::new(1024);
+        let mut seen: Vec<u64> = (0..1024).map(|_| sequence.line()).collect();
+        assert!(seen.windows(2).all(|two| two[0].abs_diff(two[1]) > 1));
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..1024));
+    }
+}

@@ -5,8 +5,9 @@ use crate::chunk::CLASS_BYTES;
 
 /// Bytes of a lane, unless a heap is small.
 pub const LANE_BYTES: u64 = 64 << 10;
-/// The lane's first line: its first word is `closed`, the greatest stamp of which all records up to
-/// it are in place for good. A stamp has 52 bits; the 12 above are a check of it.
+/// The lane's first line: its first word is `closed`, a stamp. All records up to it are in place for
+/// good, or up to the `done` of the lane's last whole record, whichever is greater. A stamp has 52
+/// bits; the 12 above are a check of it.
 pub const CLOSED_OFFSET: u64 = 0;
 /// Where the ring begins in a lane.
 pub const RING_OFFSET: u64 = LINE_BYTES;
@@ -28,12 +29,10 @@ pub const LAST_RECORD_OFFSET: u64 = 8;
 pub const SETTLED_OFFSET: u64 = 16;
 /// In them: where the next record goes.
 pub const HEAD_OFFSET: u64 = 24;
-/// In them: the `closed` that the lane's user has stored last: durable after its next fence.
-pub const CLOSED_LAST_OFFSET: u64 = 32;
-/// In them: who used the lane last, as an owner word; 0: all that it did is durable.
-pub const USER_OFFSET: u64 = 40;
+/// In them: up to which stamp all records are in place for good.
+pub const DONE_OFFSET: u64 = 32;
 /// In them: the owner of the lane, for a transaction.
-pub const LANE_OWNER_OFFSET: u64 = 48;
+pub const LANE_OWNER_OFFSET: u64 = 40;
 /// In them, a line of its own: the lock line that the lane's transaction waits for.
 pub const WAITS_OFFSET: u64 = 64;
 /// In them: a word for each class: the chunk from which the lane takes places (low half; 0: none),

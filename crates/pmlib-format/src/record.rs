@@ -6,13 +6,17 @@
 //! | 0 | check: a hash of the words that follow, keyed by the seed and by the place |
 //! | 1 | stamp |
 //! | 2 | words of the record (32 bits), superseded records (16), flags (16) |
+//! | 3 | `done`, a stamp (52 bits), below 12 bits of a check of the head |
+//!
+//! All of the lane's records up to `done` are in place for good. The check of the head keeps most of
+//! what stands where no record begins from being read as one.
 //!
 //! An entry is a word, from its low end: kind (2 bits), words (20), offset / 8 (42); then those
 //! words. A record that is [`FLAG_OUTSIDE`] has instead the offset, the words and the hash of its
 //! entries, which stand in free chunks.
 
 /// Words of a head.
-pub const HEAD_WORDS: usize = 3;
+pub const HEAD_WORDS: usize = 4;
 /// The entries stand in free chunks.
 pub const FLAG_OUTSIDE: u64 = 1;
 /// Kind of an entry: words that are to stand at an offset.

@@ -7,13 +7,13 @@
 
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pmem::Pmem;
 use pmem::slots::{ByteLock, Probe, Prober};
 use pmlib_format::header::{RUN_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET};
 use pmlib_format::lane::{
-    CLOSED_LAST_OFFSET, HEAD_OFFSET, LANE_OWNER_OFFSET, LAST_OFFSET, SETTLED_OFFSET, USER_OFFSET,
+    DONE_OFFSET, HEAD_OFFSET, LANE_OWNER_OFFSET, LAST_OFFSET, SETTLED_OFFSET,
 };
 use pmshare::attach::{self, keep_apart};
 use pmshare::holder::{TAG_MASK, slot_of};
@@ -28,6 +28,9 @@ use crate::layout::{Places, Spans};
 use crate::packed::checked_value;
 use crate::shared::{Memory, Record, this_run};
 use crate::space::Space;
+
+/// What the next heap that this process opens is called.
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// The locks of a heap's file by which a process comes in.
 pub(crate) struct Entrance<'a> {
@@ -97,6 +100,7 @@ pub(crate) fn attach(mem: Pmem, entrance: Option<Entrance<'_>>, options: &Option
         max: options.max_bytes(),
         life: pmem::life::number(),
         broken: AtomicBool::new(false),
+        id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
     };
     core.find_spans()?;
     let window = core.mem.window();
@@ -153,7 +157,7 @@ impl Core {
         self.begin_space()?;
         for lane in 0..self.header.lanes {
             let line = self.places.lane_line(lane);
-            for word in [LAST_OFFSET, SETTLED_OFFSET, CLOSED_LAST_OFFSET] {
+            for word in [LAST_OFFSET, SETTLED_OFFSET, DONE_OFFSET] {
                 self.mem.store(line + word, stamp);
             }
             self.mem
@@ -197,20 +201,9 @@ impl Core {
             rescue::recover_dead(self)?;
         }
         let is_last = is_alone();
-        for lane in 0..self.header.lanes {
-            let line = self.places.lane_line(lane);
-            let user = self.mem.load_cached(line + USER_OFFSET);
-            let mut lane = match (is_last, slot_of(user) == Some(me)) {
-                (true, _) => self.lease(lane),
-                // Somebody else has it by now.
-                (false, true) => match self.try_lease(lane) {
-                    Some(lane) => lane,
-                    None => continue,
-                },
-                (false, false) => continue,
-            };
-            self.quiet(&mut lane, &[])?;
-            self.mem.store(line + USER_OFFSET, 0);
+        // What is left open in lanes, whoever uses them next makes durable.
+        for lane in 0..if is_last { self.header.lanes } else { 0 } {
+            self.quiet(&mut self.lease(lane), &[])?;
         }
         if let Some(offset) = self.mem.failed() {
             return Err(Error::Lost { offset });

@@ -47,6 +47,8 @@ pub(crate) struct Core {
     pub life: u64,
     /// A commit broke off: what this process knows is believed no more.
     pub broken: AtomicBool,
+    /// Tells it from others of the process.
+    pub id: u64,
 }
 
 impl Deref for Core {

@@ -4,24 +4,27 @@
 //! 1. The chunks that it changes are locked, in order. Their last records are known then.
 //! 2. Records among them that are another lane's and not closed: what they stored is flushed.
 //! 3. The record is stored past the caches, with a stamp greater than those of all that it follows.
-//! 4. **The fence.** The record is durable; so are new objects, the lane's previous record's words
-//!    in place, and what step 2 flushed.
-//! 5. Records that all this has made needless are closed: the lane's previous one, and those of
-//!    step 2. That is flushed, and durable with the next fence.
-//! 6. The words are stored in place and flushed, durable with the next fence. The lane's lines say
-//!    from step 5 on where the record is, and now that it is in place: between the two, whoever
-//!    cleans up after a killed process stores its words again (`crates/pmlib/src/rescue.rs`).
-//! 7. The locks are opened.
+//! 4. **The fence.** The record is durable; so are new objects, what step 2 flushed, and all that
+//!    the lane's previous record stored: it was flushed right before.
+//! 5. The words are stored in place. The lane's lines say from the fence on where the record is,
+//!    and now that it is in place: between the two, whoever cleans up after a killed process stores
+//!    its words again (`crates/pmlib/src/rescue.rs`).
+//! 6. The locks are opened.
+//! 7. Before the lane's next fence all of these words are flushed, and the records that this one
+//!    supersedes are closed, in the words of their lanes. Not sooner: an instruction that locks the
+//!    bus waits for each flush before it, and a transaction has several of them.
 //!
-//! - Recovery redoes each record whose stamp is greater than its lane's `closed`, by ascending
-//!   stamp. So `closed` must not be durable before the words in place are, nor before the closings
-//!   that the record brought about.
+//! - A record is closed if its stamp is at most its lane's `closed`, or the `done` of a whole
+//!   record of its lane: at its making, all up to that stamp was in place for good. Recovery redoes
+//!   the others, by ascending stamp. So neither may be durable before the words in place are, nor
+//!   before the closings that the record brought about. `closed` is flushed by other lanes, and by
+//!   the own one when it comes to rest.
 //! - A record may be durable and the content of a new object not, when power fails before the
 //!   fence. So the record has a hash of that content (`crates/pmlib/src/recovery.rs`).
 //! - A record's room in the ring is used again after the lane's next fence, and places that it
 //!   freed when its closing is durable: after one more.
-//! - Fences are a thread's: who takes a lane over from another, of any process, flushes all of its
-//!   last record again.
+//! - Fences are a thread's, and so is what each of them is for: a thread, of any process, flushes
+//!   what the lane's last one has stored before its own fence.
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -33,8 +36,8 @@ use pmlib_format::chunk::{
     GROUP_BYTES, GROUP_CHUNKS, KIND_FREE, KIND_OBJECTS, KIND_RUN, USE_RUN, bitmap_words,
 };
 use pmlib_format::lane::{
-    CLOSED_LAST_OFFSET, CLOSED_OFFSET, HEAD_OFFSET, LANE_OWNER_OFFSET, LAST_OFFSET,
-    LAST_RECORD_OFFSET, SETTLED_OFFSET, USER_OFFSET,
+    CLOSED_OFFSET, DONE_OFFSET, HEAD_OFFSET, LANE_OWNER_OFFSET, LAST_OFFSET, LAST_RECORD_OFFSET,
+    SETTLED_OFFSET,
 };
 use pmlib_format::record::{FLAG_OUTSIDE, HEAD_WORDS, SUPERSEDED_MAX};
 use pmshare::holder::thread_tag;
@@ -42,7 +45,7 @@ use pmshare::{owner, rescue};
 
 use crate::engine::Core;
 use crate::error::{Error, Result};
-use crate::packed::{Entry, Ticket, closed_of, closed_word};
+use crate::packed::{Entry, Ticket, closed_of, closed_word, done_of, done_word};
 use crate::record::{Act, Entries, Step, steps};
 use crate::space::{Claim, Place, Room};
 
@@ -79,9 +82,9 @@ pub(crate) struct Lane {
     last: u64,
     /// Where that is; 0: there is none in this run.
     last_record: u64,
-    /// `closed` as this lane stored it last: durable after the next fence.
-    closed: u64,
-    /// `closed` as it is durable.
+    /// Records up to this one are in place for good: the next record says so.
+    done: u64,
+    /// As the medium says durably.
     settled: u64,
     /// Where the next record goes: where the last one ends.
     head: u64,
@@ -89,7 +92,12 @@ pub(crate) struct Lane {
     pub full: Vec<Claim>,
     chunks: Vec<u64>,
     superseded: Vec<Ticket>,
+    /// The last record, if this thread has made it; of whichever heap and lane.
     record: Vec<u64>,
+    /// The heap and the lane that it is of.
+    record_of: (u64, u32),
+    /// Room to put the next one together.
+    next: Vec<u64>,
 }
 
 impl Lane {
@@ -187,11 +195,11 @@ impl Core {
     fn leased(&self, index: u32) -> Lease<'_> {
         let mut lane = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
         let line = self.places.lane_line(index);
-        let [last, last_record, settled, head, closed] = self.mem.read(line + LAST_OFFSET);
+        let [last, last_record, settled, head, done] = self.mem.read(line + LAST_OFFSET);
         lane.index = index;
         lane.ring = self.places.ring(index);
         (lane.last, lane.last_record) = (last, last_record);
-        (lane.settled, lane.head, lane.closed) = (settled, head, closed);
+        (lane.settled, lane.head, lane.done) = (settled, head, done);
         lane.full.clear();
         Lease {
             core: self,
@@ -212,7 +220,6 @@ impl Core {
         if change.is_empty() {
             return Ok(());
         }
-        self.take_over(lane)?;
         for step in change.entries.steps().filter(Step::stores) {
             let first = step.offset & !(LINE_BYTES - 1);
             for line in (first..step.offset + step.bytes()).step_by(LINE_BYTES as usize) {
@@ -274,6 +281,7 @@ impl Core {
         self.test(change)?;
         self.write_table(change);
         self.follow(lane)?;
+        self.flush_owed(lane)?;
         if planted!("bug-redo-in-place-before-fence") {
             self.redo(change.entries.steps());
         }
@@ -282,7 +290,7 @@ impl Core {
             self.mem.fence();
         }
         // The record is durable: from here on nothing may fail.
-        self.fenced(lane, stamp, start);
+        self.fenced(lane, start);
         for &chunk in &lane.chunks {
             self.mark_changing(chunk, true);
         }
@@ -431,11 +439,11 @@ impl Core {
         })
     }
 
-    fn flush_closed(&self, lane: u32) {
+    pub fn flush_closed(&self, lane: u32) {
         self.mem.flush(self.places.lane(lane) + CLOSED_OFFSET, 8);
     }
 
-    /// Has a lane's `closed` be at least `stamp`, durably with this thread's next fence.
+    /// Has a lane's `closed` be at least `stamp`; it is not flushed.
     pub fn close(&self, lane: u32, stamp: u64) -> Result<()> {
         let offset = self.places.lane(lane) + CLOSED_OFFSET;
         loop {
@@ -446,11 +454,9 @@ impl Core {
                     .cas(offset, closed_word(closed), closed_word(stamp))
                     .is_ok()
             {
-                break;
+                return Ok(());
             }
         }
-        self.flush_closed(lane);
-        Ok(())
     }
 
     /// Flushes what a record of another lane has stored, unless that lane has had a fence since:
@@ -471,24 +477,52 @@ impl Core {
         Ok(())
     }
 
-    /// Flushes what a record has stored, and the closings that it brought about.
+    /// Flushes what a record has stored, and closes those that it supersedes: durable with this
+    /// thread's next fence.
     pub fn flush_record(&self, record: &[u64]) -> Result<()> {
-        // Its process may have seen the heap become longer.
-        self.find_spans()?;
-        let superseded = superseded_of(record);
-        for ticket in superseded.iter().map(|&word| Ticket::of(word)) {
-            if ticket.lane < self.header.lanes {
+        for ticket in superseded_of(record).iter().map(|&word| Ticket::of(word)) {
+            if ticket.lane < self.header.lanes && !planted!("bug-closed-forgotten") {
                 self.close(ticket.lane, ticket.stamp)?;
+                self.flush_closed(ticket.lane);
             }
         }
+        if planted!("bug-homes-unflushed") {
+            return Ok(());
+        }
         let mut outside = Vec::new();
+        if is_outside(record) {
+            // Its process may have seen the heap become longer.
+            self.find_spans()?;
+        }
         let entries = self.entries_of(record, &mut outside)?;
         for step in steps(entries.unwrap_or(&[])).map_while(|step| step.ok()) {
-            if step.stores() && step.is_within(self.mem.len()) {
-                self.mem.flush(step.offset, step.bytes());
+            if step.stores() {
+                if !step.is_within(self.mem.len()) {
+                    self.find_spans()?;
+                }
+                if step.is_within(self.mem.len()) {
+                    self.mem.flush(step.offset, step.bytes());
+                }
             }
         }
         Ok(())
+    }
+
+    /// Flushes what the lane's last record has stored, whoever did: durable with this thread's next
+    /// fence.
+    fn flush_owed(&self, lane: &mut Lane) -> Result<()> {
+        if lane.settled == lane.last {
+            return Ok(());
+        }
+        let is_own = lane.record_of == (self.id, lane.index) && lane.record[1] == lane.last;
+        if !is_own {
+            let read = self.read_record(lane.index, lane.last_record, &mut lane.record)?;
+            lane.record_of = (self.id, lane.index);
+            if read != Some(lane.last) {
+                return Err(Error::Broken);
+            }
+        }
+        self.flush_record(&lane.record)
     }
 
     /// Puts the record together and stores it; answers where it is, and chunks that it takes beside
@@ -502,9 +536,15 @@ impl Core {
         let entries = change.entries.words();
         let count = lane.superseded.len();
         assert!(count <= SUPERSEDED_MAX, "at most one of each lane");
-        let mut record = std::mem::take(&mut lane.record);
+        // What is in place for good now, and not what will be when the record is durable.
+        let done = if planted!("bug-closed-before-homes") {
+            lane.last
+        } else {
+            lane.done
+        };
+        let mut record = std::mem::take(&mut lane.next);
         record.clear();
-        record.extend([0, stamp, 0]);
+        record.extend([0, stamp, 0, 0]);
         record.extend(lane.superseded.iter().map(|ticket| ticket.word()));
         let whole = (record.len() + entries.len()) as u64 * 8;
         let (mut outside, mut flags) = (None, 0);
@@ -517,6 +557,7 @@ impl Core {
         }
         let words = record.len();
         record[2] = words as u64 | (count as u64) << 32 | flags << 48;
+        record[3] = done_word(done, stamp, record[2]);
         record.resize(words.next_multiple_of(LINE_BYTES as usize / 8), 0);
         let bytes = record.len() as u64 * 8;
         let stored = self.room(lane, bytes).and_then(|start| {
@@ -529,7 +570,14 @@ impl Core {
             lane.head = start + bytes;
             Ok(start)
         });
-        lane.record = record;
+        record.truncate(words);
+        lane.next = match stored {
+            Ok(_) => {
+                lane.record_of = (self.id, lane.index);
+                std::mem::replace(&mut lane.record, record)
+            }
+            Err(_) => record,
+        };
         match (stored, outside) {
             (Ok(start), outside) => Ok((start, outside)),
             (Err(error), outside) => {
@@ -580,44 +628,35 @@ impl Core {
     /// Closes the lane's last record durably: two waits.
     pub fn drain(&self, lane: &mut Lane) -> Result<()> {
         if lane.settled < lane.last {
+            if !planted!("bug-drained-unflushed") {
+                self.flush_owed(lane)?;
+            }
             self.mem.fence();
             self.close(lane.index, lane.last)?;
+            self.flush_closed(lane.index);
             self.mem.fence();
-            (lane.closed, lane.settled) = (lane.last, lane.last);
+            (lane.done, lane.settled) = (lane.last, lane.last);
             let line = self.places.lane_line(lane.index);
-            self.mem.store(line + CLOSED_LAST_OFFSET, lane.closed);
+            self.mem.store(line + DONE_OFFSET, lane.done);
             self.mem.store(line + SETTLED_OFFSET, lane.settled);
         }
         Ok(())
     }
 
-    /// What a fence has made durable is made known, and what it has made needless is closed.
-    fn fenced(&self, lane: &mut Lane, stamp: u64, start: u64) {
+    /// What a fence has made durable is made known.
+    fn fenced(&self, lane: &mut Lane, start: u64) {
         let line = self.places.lane_line(lane.index);
-        lane.settled = lane.closed;
-        let closes = if planted!("bug-closed-before-homes") {
-            stamp
-        } else {
-            lane.last
-        };
-        // No lane is damaged: each was read at the opening, and is checked by who changes it.
-        if self.close(lane.index, closes).is_err() {
-            self.broke();
-        }
-        lane.closed = lane.last;
+        (lane.settled, lane.done) = (lane.done, lane.last);
+        // Not flushed, since the next record says it durably: for whoever looks while power lasts.
+        // Others store no greater stamp before this one's chunks are unlocked.
+        let closed = self.places.lane(lane.index) + CLOSED_OFFSET;
+        self.mem.store(closed, closed_word(lane.done));
         lane.last_record = start;
         // From here on this record is the lane's last one, and not in place before `last` says so.
         self.mem.store(line + LAST_RECORD_OFFSET, start);
         self.mem.store(line + SETTLED_OFFSET, lane.settled);
         self.mem.store(line + HEAD_OFFSET, lane.head);
-        self.mem.store(line + CLOSED_LAST_OFFSET, lane.closed);
-        if !planted!("bug-closed-forgotten") {
-            for &ticket in &lane.superseded {
-                if self.close(ticket.lane, ticket.stamp).is_err() {
-                    self.broke();
-                }
-            }
-        }
+        self.mem.store(line + DONE_OFFSET, lane.done);
     }
 
     /// The lane's last record is in place.
@@ -627,7 +666,7 @@ impl Core {
         self.mem.store(line + LAST_OFFSET, stamp);
     }
 
-    /// Stores what a record says in place, and flushes it.
+    /// Stores what a record says in place; it is not flushed.
     pub fn redo<'a>(&self, steps: impl Iterator<Item = Step<'a>>) {
         for step in steps {
             match step.act {
@@ -640,38 +679,14 @@ impl Core {
                     let word = self.mem.load(step.offset);
                     self.mem.store(step.offset, word & !bits);
                 }
-                Act::Fresh(..) => continue,
-            }
-            if !planted!("bug-homes-unflushed") {
-                self.mem.flush(step.offset, step.bytes());
+                Act::Fresh(..) => {}
             }
         }
     }
 
-    /// A thread has the lane that another one had.
-    fn take_over(&self, lane: &mut Lane) -> Result<()> {
-        let user = self.places.lane_line(lane.index) + USER_OFFSET;
-        let mine = self.holder().word();
-        if self.mem.load_cached(user) == mine {
-            return Ok(());
-        }
-        if lane.settled < lane.last && !planted!("bug-lane-taken-over-unflushed") {
-            let mut record = std::mem::take(&mut lane.record);
-            let read = self.read_record(lane.index, lane.last_record, &mut record)?;
-            if read == Some(lane.last) {
-                self.flush_record(&record)?;
-            }
-            lane.record = record;
-            self.flush_closed(lane.index);
-        }
-        self.mem.store(user, mine);
-        Ok(())
-    }
-
-    /// Does what [`Core::drain`] does, by a thread that may not have had the lane; all its chunks
-    /// are left, but for those in which its transaction has `reserved` places (sorted).
+    /// Does what [`Core::drain`] does; all the lane's chunks are left, but for those in which its
+    /// transaction has `reserved` places (sorted).
     pub fn quiet(&self, lane: &mut Lane, reserved: &[u64]) -> Result<()> {
-        self.take_over(lane)?;
         self.drain(lane)?;
         self.leave_chunks(lane, reserved);
         Ok(())
@@ -690,6 +705,10 @@ impl Core {
         if !fits || words < HEAD_WORDS + superseded {
             return Ok(None);
         }
+        let [stamp, done] = [8, 24].map(|at| self.mem.load(start + at));
+        if done_of(done, stamp, size).is_none() {
+            return Ok(None);
+        }
         self.words(start, words, to)?;
         // Read twice: another lane may be storing here.
         Ok((to[2] == size).then_some(to[1]))
@@ -702,7 +721,7 @@ impl Core {
         outside: &'a mut Vec<u64>,
     ) -> Result<Option<&'a [u64]>> {
         let rest = &record[HEAD_WORDS + superseded_of(record).len()..];
-        if record[2] >> 48 & FLAG_OUTSIDE == 0 {
+        if !is_outside(record) {
             return Ok(Some(rest));
         }
         let &[start, words, check] = rest else {
@@ -725,6 +744,11 @@ impl Core {
 pub(crate) fn superseded_of(record: &[u64]) -> &[u64] {
     let count = (record[2] >> 32) as u16 as usize;
     &record[HEAD_WORDS..HEAD_WORDS + count]
+}
+
+/// Whether the entries of a record that was read stand elsewhere.
+fn is_outside(record: &[u64]) -> bool {
+    record[2] >> 48 & FLAG_OUTSIDE != 0
 }
 
 /// Words of a group of the chunk table.

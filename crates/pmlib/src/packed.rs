@@ -36,6 +36,18 @@ pub(crate) fn closed_of(word: u64) -> Option<u64> {
     (word == closed_word(stamp)).then_some(stamp)
 }
 
+/// What a record's head says is in place for good, with a check of the head: most of what stands
+/// where no record begins is not taken for one, and not read to where it seems to end.
+pub(crate) fn done_word(done: u64, stamp: u64, size: u64) -> u64 {
+    done | stamp_check(done ^ stamp.rotate_left(20) ^ size.rotate_left(40)) << STAMP_BITS
+}
+
+/// The stamp of such a word; `None`: no record begins here.
+pub(crate) fn done_of(word: u64, stamp: u64, size: u64) -> Option<u64> {
+    let done = word & STAMP_MASK;
+    (word == done_word(done, stamp, size)).then_some(done)
+}
+
 /// Twelve bits, on the path of each commit: a multiplication, not a CRC. Never all zero bytes.
 fn stamp_check(stamp: u64) -> u64 {
     (stamp ^ 0x6d5a_56a9).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> STAMP_BITS

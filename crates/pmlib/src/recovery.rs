@@ -14,7 +14,7 @@ use pmlib_format::record::HEAD_WORDS;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::lane::{GROUP_WORDS, group_check, superseded_of};
-use crate::packed::Ticket;
+use crate::packed::{Ticket, done_of};
 use crate::record::{Act, Step, steps};
 use zerocopy::IntoBytes;
 
@@ -79,6 +79,7 @@ impl Core {
         for (at, record) in found.iter().enumerate() {
             last = last.max(record.stamp);
             self.close(record.lane, record.stamp)?;
+            self.flush_closed(record.lane);
             // A record that is redone again would undo a later one that is closed.
             let next = found.get(at + 1).map(|record| record.lane);
             if next != Some(record.lane) && !planted!("bug-recovery-closes-at-once") {
@@ -96,7 +97,8 @@ impl Core {
     fn open_records(&self, lane: u32, closed: u64, found: &mut Vec<Open>) -> Result<()> {
         let ring = self.places.ring(lane);
         let mut record = Vec::new();
-        for place in ring.clone().step_by(LINE_BYTES as usize) {
+        let (mut closed, mut whole) = (closed, Vec::new());
+        for place in ring.step_by(LINE_BYTES as usize) {
             if self.mem.load(place + 8) <= closed {
                 continue;
             }
@@ -106,12 +108,19 @@ impl Core {
             if self.key.hash(place, &record[1..]) != record[0] {
                 continue;
             }
-            if stamp >= STAMP_END {
+            let done = done_of(record[3], stamp, record[2]).unwrap_or(u64::MAX);
+            if stamp >= STAMP_END || done >= stamp {
                 return Err(Error::Damaged {
                     what: "a redo record",
                     offset: place,
                 });
             }
+            closed = closed.max(done);
+            whole.push((stamp, place));
+        }
+        whole.retain(|&(stamp, _)| stamp > closed);
+        for (stamp, place) in whole {
+            self.read_record(lane, place, &mut record)?;
             let mut outside = Vec::new();
             let entries = self.entries_of(&record, &mut outside)?;
             found.push(Open {
@@ -170,6 +179,9 @@ impl Core {
             });
         }
         self.redo(steps(&record.entries).flatten());
+        for step in steps(&record.entries).flatten().filter(Step::stores) {
+            self.mem.flush(step.offset, step.bytes());
+        }
         Ok(())
     }
 
@@ -193,14 +205,17 @@ impl Core {
     }
 }
 
-const _: () = assert!(HEAD_WORDS == 3, "a record's stamp is its second word");
+const _: () = assert!(
+    HEAD_WORDS == 4,
+    "a record's stamp is its second word, `done` its fourth"
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::check::Key;
     use crate::layout::Places;
-    use crate::packed::closed_word;
+    use crate::packed::{closed_word, done_word};
     use crate::{Heap, Options};
     use pmlib_format::HeaderRaw;
     use zerocopy::{FromBytes, IntoBytes};
@@ -218,7 +233,8 @@ mod tests {
             let places = Places::of(&header);
             if is_record {
                 let start = places.ring(0).start;
-                let mut record = [0, stamp, HEAD_WORDS as u64];
+                let size = HEAD_WORDS as u64;
+                let mut record = [0, stamp, size, done_word(0, stamp, size)];
                 record[0] = Key::new(header.seed).hash(start, &record[1..]);
                 mem.write_bytes(start, record.as_bytes());
             } else {

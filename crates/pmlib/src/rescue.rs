@@ -17,8 +17,8 @@ use pmlib_format::chunk::{
     KIND_FREE, KIND_OBJECTS, KIND_RUN, OWNER_OFFSET, SEQUENCE_OFFSET, USE_OFFSET, USE_RUN,
 };
 use pmlib_format::lane::{
-    CLOSED_LAST_OFFSET, CLOSED_OFFSET, CURRENT_OFFSET, HEAD_OFFSET, LANE_OWNER_OFFSET, LAST_OFFSET,
-    LAST_RECORD_OFFSET, LOCK_LANE_OFFSET, SETTLED_OFFSET, STAMP_END, USER_OFFSET, WAITS_OFFSET,
+    CLOSED_OFFSET, CURRENT_OFFSET, DONE_OFFSET, HEAD_OFFSET, LANE_OWNER_OFFSET, LAST_OFFSET,
+    LAST_RECORD_OFFSET, LOCK_LANE_OFFSET, SETTLED_OFFSET, STAMP_END, WAITS_OFFSET,
 };
 use pmlib_format::shared::GROW_OFFSET;
 use pmlib_format::{CHUNK_BYTES, chunk};
@@ -61,12 +61,6 @@ impl Rescue<Error> for Core {
             self.give_chunks_back(&lanes, &is_dead);
         }
         self.open_locks_of(&is_dead);
-        for lane in 0..self.header.lanes {
-            if is_dead(self.mem.load_cached(lines(lane) + USER_OFFSET)) {
-                // Its slot may be another's soon, who is to know that it did not have the lane.
-                self.mem.store(lines(lane) + USER_OFFSET, 0);
-            }
-        }
         for lane in lanes {
             owner::release(&self.share, lines(lane) + LANE_OWNER_OFFSET);
         }
@@ -115,8 +109,9 @@ impl Core {
             self.mem.store(offset, closed_word(closes));
         }
         self.close(lane, closes)?;
+        self.flush_closed(lane);
         self.mem.fence();
-        self.mem.store(line + CLOSED_LAST_OFFSET, closes);
+        self.mem.store(line + DONE_OFFSET, closes);
         self.mem.store(line + SETTLED_OFFSET, closes);
         self.mem.store(line + LAST_OFFSET, closes);
         self.mem.store(line + LAST_RECORD_OFFSET, 0);

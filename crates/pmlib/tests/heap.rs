@@ -443,7 +443,7 @@ fn a_lane_is_taken_over_with_its_last_record() {
     (0..10).for_each(|at| set(&mut tx, object, 128 * at, 7).unwrap());
     heap.commit(tx).unwrap();
     let alone = std::thread::scope(|scope| scope.spawn(lines).join().unwrap());
-    assert!(alone >= 12, "{alone} lines");
+    assert!(alone >= 10, "{alone} lines");
 }
 
 /// A heap that is full becomes longer: in a file, in memory kept for it, and not past its bound.

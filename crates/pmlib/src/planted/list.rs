@@ -24,7 +24,9 @@ bugs! {
     "bug-homes-unflushed",
         "what a record has changed in place is not written back";
     "bug-closed-before-homes",
-        "a record is closed when it is durable, and not when what it changed is";
+        "a record closes the one before it, whose changes are durable with it at the soonest";
+    "bug-drained-unflushed",
+        "a lane at rest closes its last record, whose changes were not written back";
     "bug-closed-forgotten",
         "a record of another lane that this one supersedes is left open";
     "bug-stamp-without-pending",
@@ -49,8 +51,6 @@ bugs! {
         "a run is freed without a look at the last records of its chunks";
     "bug-unsettled-chunk-given-out",
         "a chunk's freed places are given out before the record that freed them is closed";
-    "bug-lane-taken-over-unflushed",
-        "a thread takes a lane over without a flush of what its last record stored";
     "bug-rescue-unlocks-first",
         "the locks of the dead are opened before their records are in place";
     "bug-record-of-the-dead-left",

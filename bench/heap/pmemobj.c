@@ -4,7 +4,8 @@
  * A pool with an area of MIB MiB, and as many objects of 64 bytes as it has lines, each named by a slot in a table. Asked
  * on standard input, it answers ns for each on standard output:
  *
- *   tx RANGES COUNT      COUNT transactions, each of which changes RANGES ranges of 64 bytes
+ *   write RANGES COUNT   COUNT transactions, each of which writes over RANGES ranges of 64 bytes
+ *   add RANGES COUNT     the same, each word one more than it was
  *   churn COUNT          COUNT objects freed, then as many made in their slots: two numbers
  *
  * Lines and slots are those of the same sequence that the other candidates have. `churn` goes the quickest of the library's
@@ -80,7 +81,7 @@ static void make(const char *path, uint64_t mib) {
             fail("alloc");
 }
 
-static void change(uint64_t ranges, uint64_t count) {
+static void change(int adds, uint64_t ranges, uint64_t count) {
     for (uint64_t done = 0; done < count; done++) {
         refill();
         if (pmemobj_tx_begin(pool, NULL, TX_PARAM_NONE))
@@ -89,7 +90,11 @@ static void change(uint64_t ranges, uint64_t count) {
             char *line = area + at(next_line++) * LINE;
             if (pmemobj_tx_add_range_direct(line, LINE))
                 fail("add");
-            memcpy(line, content, LINE);
+            if (adds)
+                for (size_t word = 0; word < LINE / sizeof(uint64_t); word++)
+                    ((uint64_t *)line)[word]++;
+            else
+                memcpy(line, content, LINE);
         }
         pmemobj_tx_commit();
         if (pmemobj_tx_end())
@@ -187,9 +192,10 @@ int main(int count, char **words) {
     printf("ready\n");
     fflush(stdout);
     while (fgets(asked, sizeof asked, stdin)) {
-        if (sscanf(asked, "tx %" SCNu64 " %" SCNu64, &ranges, &times) == 2) {
+        int adds = strncmp(asked, "add ", 4) == 0;
+        if (sscanf(asked, adds ? "add %" SCNu64 " %" SCNu64 : "write %" SCNu64 " %" SCNu64, &ranges, &times) == 2) {
             uint64_t start = now_ns();
-            change(ranges, times);
+            change(adds, ranges, times);
             printf("%.2f\n", (double)(now_ns() - start) / (double)times);
         } else if (sscanf(asked, "churn-by %15s %" SCNu64, name, &times) == 2) {
             churn(way_of(name), times);

@@ -2,7 +2,7 @@
 //!
 //! A range is copied when it is first edited, twice: one copy is changed, the other one tells which
 //! words were. So two transactions may change different words of one object, and a record has the
-//! changed words alone.
+//! changed words alone. A range that is written over is not read, and a record has all of it.
 
 use pmlib_format::WORD_BYTES;
 use zerocopy::IntoBytes;
@@ -16,8 +16,21 @@ struct Copy {
     end: u64,
     /// Where the copy is among the words; of an edited range the original follows it.
     at: usize,
+    kind: Kind,
+}
+
+/// Words of memory that are kept for the next transaction.
+const KEPT_WORDS: usize = 8192;
+
+/// How a range comes to be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The original is there too.
+    Edited,
+    /// All of it is written over.
+    Written,
     /// The object is not there yet: all of it is new.
-    is_fresh: bool,
+    Fresh,
 }
 
 impl Copy {
@@ -35,6 +48,13 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
+    /// Forgets everything but its memory, of which a little is kept.
+    pub fn clear(&mut self) {
+        self.copies.clear();
+        self.words.clear();
+        self.words.shrink_to(KEPT_WORDS);
+    }
+
     /// Makes room for a new object: zeros.
     pub fn make(&mut self, start: u64, size: u64) {
         let at = self.words.len();
@@ -43,7 +63,7 @@ impl Copies {
             start,
             end: start + size,
             at,
-            is_fresh: true,
+            kind: Kind::Fresh,
         });
     }
 
@@ -63,8 +83,8 @@ impl Copies {
     /// Which copies overlap a range.
     fn overlapping(&self, start: u64, end: u64) -> std::ops::Range<usize> {
         let first = self.copies.partition_point(|copy| copy.end <= start);
-        let last = self.copies.partition_point(|copy| copy.start < end);
-        first..last.max(first)
+        let more = self.copies[first..].iter();
+        first..first + more.take_while(|copy| copy.start < end).count()
     }
 
     /// The private copy of the bytes `start..end`; `load` gets what is not copied yet.
@@ -84,6 +104,40 @@ impl Copies {
         Ok(&mut bytes[(start - whole.start) as usize..(end - whole.start) as usize])
     }
 
+    /// Writes over a range of bytes from `start` on; `load` gets the rest of the words at its ends.
+    pub fn write<E>(
+        &mut self,
+        start: u64,
+        bytes: &[u8],
+        load: impl Fn(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let end = start + bytes.len() as u64;
+        let (first, last) = (start.next_multiple_of(WORD_BYTES), end & !(WORD_BYTES - 1));
+        let here = self.overlapping(start, end);
+        if first >= last || !here.is_empty() {
+            self.edit(start, end, load)?.copy_from_slice(bytes);
+            return Ok(());
+        }
+        let (head, rest) = bytes.split_at((first - start) as usize);
+        let (whole, tail) = rest.split_at((last - first) as usize);
+        if !head.is_empty() {
+            self.edit(start, first, &load)?.copy_from_slice(head);
+        }
+        if !tail.is_empty() {
+            self.edit(last, end, &load)?.copy_from_slice(tail);
+        }
+        let at = self.words.len();
+        self.words.resize(at + whole.len() / WORD_BYTES as usize, 0);
+        self.words[at..].as_mut_bytes().copy_from_slice(whole);
+        self.insert(Copy {
+            start: first,
+            end: last,
+            at,
+            kind: Kind::Written,
+        });
+        Ok(())
+    }
+
     /// One copy of `start..end` and of all copies that overlap it. New objects are never among
     /// them: their copies are whole.
     fn join<E>(
@@ -93,6 +147,7 @@ impl Copies {
         here: std::ops::Range<usize>,
         load: impl FnOnce(u64, &mut [u8]) -> Result<(), E>,
     ) -> Result<Copy, E> {
+        // None at all, mostly.
         let old: Vec<Copy> = self.copies[here.clone()].to_vec();
         let start = old.first().map_or(start, |copy| copy.start.min(start));
         let end = old.last().map_or(end, |copy| copy.end.max(end));
@@ -101,7 +156,7 @@ impl Copies {
             start,
             end,
             at,
-            is_fresh: false,
+            kind: Kind::Edited,
         };
         let count = copy.words();
         self.words.resize(at + 2 * count, 0);
@@ -115,10 +170,16 @@ impl Copies {
             let into = at + ((part.start - start) / WORD_BYTES) as usize;
             let words = part.words();
             self.words.copy_within(part.at..part.at + words, into);
-            self.words
-                .copy_within(part.at + words..part.at + 2 * words, into + count);
+            if part.kind == Kind::Edited {
+                self.words
+                    .copy_within(part.at + words..part.at + 2 * words, into + count);
+            }
         }
-        self.copies.splice(here, [copy]);
+        if here.is_empty() {
+            self.copies.insert(here.start, copy);
+        } else {
+            self.copies.splice(here, [copy]);
+        }
         Ok(copy)
     }
 
@@ -135,7 +196,7 @@ impl Copies {
 
     /// The new objects' content, each with its offset.
     pub fn fresh(&self) -> impl Iterator<Item = (u64, &[u64])> {
-        let fresh = self.copies.iter().filter(|copy| copy.is_fresh);
+        let fresh = self.copies.iter().filter(|copy| copy.kind == Kind::Fresh);
         fresh.map(|copy| {
             let words = &self.words[copy.at..copy.at + copy.words()];
             (copy.start, words)
@@ -144,9 +205,13 @@ impl Copies {
 
     /// Adds the words that were changed.
     pub fn diff(&self, entries: &mut Entries) {
-        for copy in self.copies.iter().filter(|copy| !copy.is_fresh) {
+        for copy in self.copies.iter().filter(|copy| copy.kind != Kind::Fresh) {
             let count = copy.words();
             let new = &self.words[copy.at..copy.at + count];
+            if copy.kind == Kind::Written {
+                entries.write(copy.start, new);
+                continue;
+            }
             let old = &self.words[copy.at + count..copy.at + 2 * count];
             let mut at = 0;
             while at < count {
@@ -203,6 +268,39 @@ mod tests {
             matches!(steps[1].act, Act::Write([_, _])),
             "neighbours are merged"
         );
+    }
+
+    /// What is written over is not read but for the words at its ends, is seen, joined and logged.
+    #[test]
+    fn a_range_is_written_over_without_a_look() {
+        let mut copies = Copies::default();
+        let loaded = std::cell::RefCell::new(Vec::new());
+        let look = |start, to: &mut [u8]| {
+            loaded.borrow_mut().push((start, to.len()));
+            load(start, to)
+        };
+        copies.write(13, &[7; 30], look).unwrap();
+        assert_eq!(loaded.take(), [(8, 8), (40, 8)]);
+        let mut seen = [0; 48];
+        load(0, &mut seen).unwrap();
+        copies.overlay(0, &mut seen);
+        assert!(seen[13..43].iter().all(|&byte| byte == 7));
+        assert_eq!((seen[12], seen[43]), (12, 43));
+        let mut entries = Entries::default();
+        copies.diff(&mut entries);
+        let offsets: Vec<u64> = entries.steps().map(|step| step.offset).collect();
+        assert_eq!(offsets, [8, 16, 40]);
+        // Of a second one, what was written before stays, and so does what is around.
+        copies.write(20, &[9; 40], load).unwrap();
+        let joined = copies.edit(8, 64, load).unwrap();
+        let expected: Vec<u8> = (8..64)
+            .map(|at| match at {
+                20..60 => 9,
+                13..20 => 7,
+                _ => at,
+            })
+            .collect();
+        assert_eq!(joined, expected);
     }
 
     #[test]

@@ -153,9 +153,9 @@ impl Core {
             .store(self.line(chunk) + PENDING_OFFSET, ticket.word());
     }
 
-    /// A chunk's sequence, when nobody is changing the chunk.
-    fn sequence(&self, chunk: u64) -> Result<u64> {
-        let line = self.line(chunk);
+    /// The sequence of the chunk with this line, when nobody is changing the chunk.
+    #[inline]
+    fn sequence(&self, line: u64) -> Result<u64> {
         let mut spins = 0;
         loop {
             let sequence = self.mem.load_cached(line + SEQUENCE_OFFSET);
@@ -181,23 +181,26 @@ impl Core {
         }
         let first = offset / CHUNK_BYTES;
         let last = (offset + to.len() as u64 - 1) / CHUNK_BYTES;
-        let mut before = [0; 2];
-        let mut many = Vec::new();
+        if first == last {
+            let line = self.line(first);
+            loop {
+                let before = self.sequence(line)?;
+                self.mem.copy_out(offset, to)?;
+                self.mem.acquire();
+                if self.mem.load_cached(line + SEQUENCE_OFFSET) == before {
+                    return Ok(());
+                }
+            }
+        }
+        let mut before = Vec::new();
         loop {
-            if last - first < 2 {
-                for (at, chunk) in (first..=last).enumerate() {
-                    before[at] = self.sequence(chunk)?;
-                }
-            } else {
-                many.clear();
-                for chunk in first..=last {
-                    many.push(self.sequence(chunk)?);
-                }
+            before.clear();
+            for chunk in first..=last {
+                before.push(self.sequence(self.line(chunk))?);
             }
             self.mem.copy_out(offset, to)?;
             self.mem.acquire();
-            let old = if many.is_empty() { &before[..] } else { &many };
-            let mut chunks = (first..=last).zip(old);
+            let mut chunks = (first..=last).zip(&before);
             if chunks.all(|(chunk, &old)| {
                 self.mem.load_cached(self.line(chunk) + SEQUENCE_OFFSET) == old
             }) {

@@ -67,6 +67,13 @@ pub(crate) struct Change {
 }
 
 impl Change {
+    /// Forgets everything but its memory.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.table.clear();
+        self.freed.clear();
+    }
+
     pub fn is_empty(&self) -> bool {
         self.entries.words().is_empty() && self.table.is_empty()
     }
@@ -221,10 +228,7 @@ impl Core {
             return Ok(());
         }
         for step in change.entries.steps().filter(Step::stores) {
-            let first = step.offset & !(LINE_BYTES - 1);
-            for line in (first..step.offset + step.bytes()).step_by(LINE_BYTES as usize) {
-                self.mem.prefetch_if_there(line);
-            }
+            self.prefetch(step.offset, step.bytes());
         }
         self.note_chunks(lane, change);
         let mut stamp = lane.last;
@@ -250,6 +254,14 @@ impl Core {
             }
         }
         done
+    }
+
+    /// Asks for the lines of a range.
+    pub fn prefetch(&self, offset: u64, bytes: u64) {
+        let first = offset & !(LINE_BYTES - 1);
+        for line in (first..offset + bytes).step_by(LINE_BYTES as usize) {
+            self.mem.prefetch_if_there(line);
+        }
     }
 
     /// Which chunks a change locks.

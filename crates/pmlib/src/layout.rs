@@ -1,5 +1,6 @@
 //! Where a heap's parts are: its spans, and what follows from its header.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pmlib_format::chunk::{CHUNK_LINE_BYTES, ENTRY_BYTES, GROUP_BYTES, GROUP_CHUNKS};
@@ -48,6 +49,12 @@ impl Span {
             lines,
             meta_chunks: end.div_ceil(CHUNK_BYTES) - first,
         }
+    }
+
+    /// The chunk after it.
+    #[inline]
+    fn end(&self) -> u64 {
+        self.first + self.chunks
     }
 
     pub fn groups(&self) -> u64 {
@@ -139,20 +146,18 @@ pub(crate) fn possible(header: &HeaderRaw) -> Option<u64> {
 
 /// The spans of a heap, which only ever become more.
 pub(crate) struct Spans {
-    header: HeaderRaw,
     count: AtomicU64,
-    /// The chunk after each.
-    ends: Box<[AtomicU64]>,
+    all: Box<[OnceLock<Span>]>,
 }
 
 impl Spans {
     pub fn new(header: HeaderRaw) -> Spans {
         let spans = Spans {
-            header,
-            count: AtomicU64::new(0),
-            ends: (0..SPANS_MAX).map(|_| AtomicU64::new(0)).collect(),
+            count: AtomicU64::new(1),
+            all: (0..SPANS_MAX).map(|_| OnceLock::new()).collect(),
         };
-        spans.push(header.chunks);
+        let first = Span::new(0, header.chunks, Some(&header));
+        spans.all[0].get_or_init(|| first);
         spans
     }
 
@@ -162,14 +167,7 @@ impl Spans {
 
     /// Chunks of all.
     pub fn chunks(&self) -> u64 {
-        self.start(self.count())
-    }
-
-    fn start(&self, index: u64) -> u64 {
-        match index {
-            0 => 0,
-            _ => self.ends[index as usize - 1].load(Ordering::Relaxed),
-        }
+        self.get(self.count() - 1).end()
     }
 
     /// The further span that so many chunks would make.
@@ -180,22 +178,21 @@ impl Spans {
     /// Adds one. By one thread at a time.
     pub fn push(&self, chunks: u64) {
         let count = self.count();
-        let end = self.start(count) + chunks;
-        self.ends[count as usize].store(end, Ordering::Relaxed);
+        let span = self.next(chunks);
+        self.all[count as usize].get_or_init(|| span);
         self.count.store(count + 1, Ordering::Release);
     }
 
+    /// A span, of those that are counted.
+    #[inline]
     pub fn get(&self, index: u64) -> Span {
-        let first = self.start(index);
-        let chunks = self.start(index + 1) - first;
-        Span::new(first, chunks, (index == 0).then_some(&self.header))
+        *self.all[index as usize].get().expect("it was counted")
     }
 
     /// The span of a chunk; `None`: past the end.
     #[inline]
     pub fn of(&self, chunk: u64) -> Option<Span> {
-        let index = (0..self.count()).find(|&index| chunk < self.start(index + 1))?;
-        Some(self.get(index))
+        self.iter().find(|span| chunk < span.end())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = Span> {

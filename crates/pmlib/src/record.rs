@@ -40,6 +40,9 @@ impl Step<'_> {
     }
 }
 
+/// Words of memory that are kept for the next record.
+const KEPT_WORDS: usize = 8192;
+
 /// Entries as they stand in a record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entries {
@@ -47,6 +50,12 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
+    /// Forgets everything but its memory, of which a little is kept.
+    pub fn clear(&mut self) {
+        self.words.clear();
+        self.words.shrink_to(KEPT_WORDS);
+    }
+
     pub fn words(&self) -> &[u64] {
         &self.words
     }

@@ -20,10 +20,16 @@ use crate::space::{Claim, Object, Place, class_of};
 
 /// Of more bytes of new objects than these, a second wait costs less than to hash them.
 const HASHED_MAX: u64 = 64 << 10;
+/// More lines that are asked for at once would drive each other out.
+const PREFETCHED_MAX: u64 = 4 << 10;
 
 thread_local! {
     /// The heaps in which this thread has a transaction, and the process, which may be a copy.
     static IN: RefCell<Vec<(Identity, u64)>> = const { RefCell::new(Vec::new()) };
+    /// The memory of this thread's last transaction, for the next one.
+    static PLAN: Cell<Option<Plan>> = const { Cell::new(None) };
+    /// The memory of its last change.
+    static CHANGE: Cell<Option<Change>> = const { Cell::new(None) };
     /// The lane that this thread had last, and the heap.
     static LANE: Cell<(Identity, u32)> = const { Cell::new((Identity { dev: 0, ino: 0 }, 0)) };
 }
@@ -52,6 +58,16 @@ struct Plan {
 }
 
 impl Plan {
+    /// Forgets everything but its memory.
+    fn clear(&mut self) {
+        self.copies.clear();
+        self.made.clear();
+        self.unmade.clear();
+        self.freed.clear();
+        self.claims.clear();
+        self.root = None;
+    }
+
     fn made_at(&self, offset: u64) -> std::result::Result<usize, usize> {
         self.made.binary_search_by_key(&offset, |&(made, _)| made)
     }
@@ -103,7 +119,7 @@ impl<'h> Tx<'h> {
         Tx {
             core,
             lane,
-            plan: Plan::default(),
+            plan: PLAN.take().unwrap_or_default(),
             locks: Vec::new(),
             is_registered: false,
         }
@@ -290,6 +306,22 @@ impl<'h> Tx<'h> {
             .edit(first, first + len, |at, to| core.read_stable(at, to))
     }
 
+    /// Writes over bytes of an object from `start` on. What stood there is not read, and so not
+    /// waited for; two transactions that write over the same words are not kept apart.
+    ///
+    /// # Errors
+    /// `NoObject`; `Range`.
+    pub fn write_bytes(&mut self, offset: u64, start: u64, bytes: &[u8]) -> Result<()> {
+        self.core.enter()?;
+        let len = bytes.len() as u64;
+        self.check_range(offset, start, len)?;
+        let (core, first) = (self.core, offset + start);
+        core.prefetch(first, len.min(PREFETCHED_MAX));
+        self.plan
+            .copies
+            .write(first, bytes, |at, to| core.read_stable(at, to))
+    }
+
     /// Copies the bytes of an object from `start` on, with this transaction's changes.
     ///
     /// # Errors
@@ -395,27 +427,31 @@ impl<'h> Tx<'h> {
     pub(crate) fn commit(mut self) -> Result<()> {
         self.core.enter()?;
         let core = self.core;
-        let mut change = self.change()?;
+        let mut change = CHANGE.take().unwrap_or_default();
+        self.plan_change(&mut change)?;
         let _window = core.mem.window();
         self.store_fresh(&mut change)?;
         if !change.is_empty() {
             core.commit(self.need_lane()?, &mut change)?;
         }
         // Others see what it has made from here on.
-        let plan = std::mem::take(&mut self.plan);
+        let mut plan = std::mem::take(&mut self.plan);
         if let Some(offset) = core.mem.failed() {
             core.broke();
             return Err(Error::Lost { offset });
         }
-        for object in plan.unmade {
+        for &object in &plan.unmade {
             self.give_back(object);
         }
+        plan.clear();
+        PLAN.set(Some(plan));
+        change.clear();
+        CHANGE.set(Some(change));
         Ok(())
     }
 
     /// What its record is to do, but for new objects' content.
-    fn change(&self) -> Result<Change> {
-        let mut change = Change::default();
+    fn plan_change(&self, change: &mut Change) -> Result<()> {
         let plan = &self.plan;
         for &claim in &plan.claims {
             change.claim(self.core, claim)?;
@@ -442,9 +478,9 @@ impl<'h> Tx<'h> {
             }
         }
         for &(_, object) in &plan.freed {
-            self.plan_free(object, &mut change)?;
+            self.plan_free(object, change)?;
         }
-        Ok(change)
+        Ok(())
     }
 
     /// Stores new objects where nobody looks yet. The record tells by a hash whether they were

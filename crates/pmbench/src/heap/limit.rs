@@ -1,7 +1,7 @@
 //! What the memory itself takes: a record stored past the caches, one fence, the lines in place
 //! stored and flushed. Nothing is looked up, hashed or locked.
 
-use super::{Candidate, Content, LINE, Sequence};
+use super::{Candidate, Content, How, LINE, Sequence};
 use crate::measure::time;
 use crate::pool::unprotected;
 use pmem::Pmem;
@@ -83,7 +83,7 @@ impl Limit {
 }
 
 impl Candidate for Limit {
-    fn change(&mut self, ranges: u64, count: u64) -> anyhow::Result<f64> {
+    fn change(&mut self, how: How, ranges: u64, count: u64) -> anyhow::Result<f64> {
         let mut lines = Vec::new();
         time(count, || {
             for _ in 0..count {
@@ -91,6 +91,11 @@ impl Candidate for Limit {
                 lines.clear();
                 lines.extend((0..ranges).map(|_| self.lines.line() * LINE));
                 lines.iter().for_each(|&at| self.mem.prefetch_if_there(at));
+                if how == How::Add {
+                    for &at in &lines {
+                        std::hint::black_box(self.mem.load(at));
+                    }
+                }
                 // A head, and for each range a word beside its bytes.
                 self.log(24 + ranges * (LINE + 8), content[0])?;
                 lines.iter().for_each(|&at| self.put(at, &content));

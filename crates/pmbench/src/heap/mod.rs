@@ -1,5 +1,6 @@
 //! Transactions of the heap beside those of libpmemobj, and beside what the memory itself takes for
-//! the same: one range of 64 bytes changed, ten, an object freed, an object made and published.
+//! the same: one range of 64 bytes written over, ten, the same read and changed, an object freed, an
+//! object made and published.
 //!
 //! Method: all stand on one tmpfs, flush by the same instruction, and meet the same lines of an
 //! area, and the same objects, in the same order, which no cache and no prefetcher foresees. They
@@ -37,6 +38,9 @@ pub struct Options {
     /// This operation alone, by the name that the table has [default: all of them].
     #[arg(long)]
     operation: Option<String>,
+    /// Operations of a round, for counts of instructions.
+    #[arg(long, hide = true)]
+    count: Option<u64>,
     /// The directory to work in [default: on a tmpfs of its own with pages of 2 MiB, as root].
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -56,36 +60,55 @@ enum Who {
 /// Does operations, and says what one of them took.
 trait Candidate {
     /// Transactions that change so many ranges of 64 bytes; ns for each.
-    fn change(&mut self, ranges: u64, count: u64) -> anyhow::Result<f64>;
+    fn change(&mut self, how: How, ranges: u64, count: u64) -> anyhow::Result<f64>;
 
     /// So many objects freed, then as many made and published: ns for each freed one, and for each
     /// made one.
     fn churn(&mut self, count: u64) -> anyhow::Result<[f64; 2]>;
 }
 
+/// The way to change a range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum How {
+    /// Other bytes take the place of what is there.
+    Write,
+    /// Each word is one more than it was.
+    Add,
+}
+
 /// A group of operations that are measured together: their names, and what libpmemobj has to take
 /// more.
 struct Group {
     names: &'static [&'static str],
-    /// Ranges of a transaction; 0: objects are freed and made.
-    ranges: u64,
+    /// How so many ranges are changed; otherwise objects are freed and made.
+    changes: Option<(How, u64)>,
     count: u64,
 }
 
-const GROUPS: [Group; 3] = [
+const GROUPS: [Group; 5] = [
     Group {
         names: &["1 range of 64 B"],
-        ranges: 1,
+        changes: Some((How::Write, 1)),
         count: 20_000,
     },
     Group {
         names: &["10 ranges of 64 B"],
-        ranges: 10,
+        changes: Some((How::Write, 10)),
+        count: 4000,
+    },
+    Group {
+        names: &["1 range, read before"],
+        changes: Some((How::Add, 1)),
+        count: 20_000,
+    },
+    Group {
+        names: &["10 ranges, read before"],
+        changes: Some((How::Add, 10)),
         count: 4000,
     },
     Group {
         names: &["free 64 B", "alloc and publish 64 B"],
-        ranges: 0,
+        changes: None,
         count: 8000,
     },
 ];
@@ -127,10 +150,10 @@ impl Content {
     }
 }
 
-fn measured(one: &mut dyn Candidate, group: &Group) -> anyhow::Result<Vec<f64>> {
-    Ok(match group.ranges {
-        0 => one.churn(group.count)?.into(),
-        ranges => vec![one.change(ranges, group.count)?],
+fn measured(one: &mut dyn Candidate, group: &Group, count: u64) -> anyhow::Result<Vec<f64>> {
+    Ok(match group.changes {
+        None => one.churn(count)?.into(),
+        Some((how, ranges)) => vec![one.change(how, ranges, count)?],
     })
 }
 
@@ -219,7 +242,8 @@ fn measure(
     for round in 0..report.rounds + warming {
         for turn in 0..all.len() {
             let at = (round + turn) % all.len();
-            let taken = measured(&mut *all[at].1, group)?;
+            let count = options.count.unwrap_or(group.count);
+            let taken = measured(&mut *all[at].1, group, count)?;
             if round < warming {
                 continue;
             }
@@ -286,8 +310,10 @@ mod tests {
         }
         for one in &mut all {
             for _ in 0..3 {
-                assert!(one.change(1, 50).unwrap() > 0.0);
-                assert!(one.change(10, 50).unwrap() > 0.0);
+                for how in [How::Write, How::Add] {
+                    assert!(one.change(how, 1, 50).unwrap() > 0.0);
+                    assert!(one.change(how, 10, 50).unwrap() > 0.0);
+                }
                 assert!(one.churn(50).unwrap().iter().all(|&ns| ns > 0.0));
             }
         }

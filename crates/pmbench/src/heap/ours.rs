@@ -1,6 +1,6 @@
 //! The heap.
 
-use super::{Candidate, Content, LINE, Sequence};
+use super::{Candidate, Content, How, LINE, Sequence};
 use crate::measure::time;
 use crate::pool::map_options;
 use pmlib::{Error, Heap, Options};
@@ -64,7 +64,7 @@ impl Ours {
 }
 
 impl Candidate for Ours {
-    fn change(&mut self, ranges: u64, count: u64) -> anyhow::Result<f64> {
+    fn change(&mut self, how: How, ranges: u64, count: u64) -> anyhow::Result<f64> {
         let (heap, area) = (&self.heap, self.area);
         time(count, || {
             for _ in 0..count {
@@ -72,7 +72,15 @@ impl Candidate for Ours {
                 heap.tx(|tx| {
                     for _ in 0..ranges {
                         let at = self.lines.line() * LINE;
-                        tx.edit(area, at, LINE)?.copy_from_slice(&content);
+                        match how {
+                            How::Write => tx.write_bytes(area, at, &content)?,
+                            How::Add => {
+                                let (words, _) = tx.edit(area, at, LINE)?.as_chunks_mut::<8>();
+                                for word in words {
+                                    *word = (u64::from_ne_bytes(*word) + 1).to_ne_bytes();
+                                }
+                            }
+                        }
                     }
                     Ok::<_, Error>(())
                 })?;
@@ -102,9 +110,7 @@ impl Candidate for Ours {
                 heap.tx(|tx| {
                     let object = tx.alloc(LINE)?;
                     tx.edit(object, 0, LINE)?.copy_from_slice(&content);
-                    let slot = tx.edit(table, at, 8)?;
-                    slot.copy_from_slice(&object.to_le_bytes());
-                    Ok::<_, Error>(())
+                    tx.write_bytes(table, at, &object.to_le_bytes())
                 })?;
             }
             Ok(())

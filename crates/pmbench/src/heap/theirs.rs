@@ -1,6 +1,6 @@
 //! libpmemobj of Debian, by a loop in C that stays there between the rounds.
 
-use super::Candidate;
+use super::{Candidate, How};
 use crate::experiments::shell::Cannot;
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader, Write};
@@ -73,8 +73,12 @@ impl Theirs {
 }
 
 impl Candidate for Theirs {
-    fn change(&mut self, ranges: u64, count: u64) -> anyhow::Result<f64> {
-        Ok(self.ask(&format!("tx {ranges} {count}"))?.parse()?)
+    fn change(&mut self, how: How, ranges: u64, count: u64) -> anyhow::Result<f64> {
+        let how = match how {
+            How::Write => "write",
+            How::Add => "add",
+        };
+        Ok(self.ask(&format!("{how} {ranges} {count}"))?.parse()?)
     }
 
     fn churn(&mut self, count: u64) -> anyhow::Result<[f64; 2]> {

@@ -178,6 +178,17 @@ impl Heap {
         std::mem::replace(&mut memory.mem, Pmem::private(0))
     }
 
+    /// Leaves the heap, which is of no use from then on: for checkers, which kill a process in the
+    /// middle of that.
+    ///
+    /// # Errors
+    /// Those of [`Heap::close`].
+    #[cfg(feature = "record")]
+    #[doc(hidden)]
+    pub fn leave(&self) -> Result<()> {
+        self.core.leave()
+    }
+
     /// Cleans up after processes that died, without waiting until somebody meets what they held;
     /// answers how many. A transaction does so from time to time.
     ///

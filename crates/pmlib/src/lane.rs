@@ -123,9 +123,12 @@ impl Lane {
     }
 }
 
+/// A lane that moves between a lease and a thread's spare ones without being copied.
+type Boxed = Box<Lane>;
+
 thread_local! {
     /// Lanes that are no lanes now, for their buffers.
-    static SPARE: RefCell<Vec<Box<Lane>>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Vec<Boxed>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Buffers that a thread keeps.
@@ -134,7 +137,7 @@ const SPARE_MAX: usize = 4;
 /// A lane that this thread has, until this is dropped.
 pub(crate) struct Lease<'h> {
     core: &'h Core,
-    lane: Box<Lane>,
+    lane: Boxed,
     /// It names the thread.
     of: PhantomData<*const ()>,
 }

@@ -77,6 +77,6 @@ fn attaching_and_leaving_are_killed() {
         let kills = kill_everywhere(program, what, Finds::Looking);
         let kills = kills.unwrap_or_else(|text| panic!("{text}"));
         println!("{kills:?}: {what:?}");
-        assert!(kills.kills > 50);
+        assert!(kills.kills > 10);
     }
 }

@@ -17,6 +17,9 @@ pub const STATE_OFFSET: u64 = 576;
 /// The root pointer, a line of its own: an object's offset, in units of
 /// [`crate::chunk::PLACE_BYTES`] (42 bits), below 22 bits of its CRC. 0: none.
 pub const ROOT_OFFSET: u64 = 640;
+/// Where the list of named roots begins, a line of its own: as the root pointer, to a
+/// [`crate::NamedRaw`].
+pub const NAMES_OFFSET: u64 = 704;
 /// One word a span: its chunks, below a CRC-32C of them and of its place. The first word that is
 /// 0 ends them. The copy's page has the same words.
 pub const SPANS_OFFSET: u64 = 1024;

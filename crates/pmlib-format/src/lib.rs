@@ -21,10 +21,12 @@ compile_error!("a heap is mapped as it stands: only 64-bit little-endian machine
 pub mod chunk;
 pub mod header;
 pub mod lane;
+pub mod named;
 pub mod record;
 pub mod shared;
 
 pub use header::HeaderRaw;
+pub use named::NamedRaw;
 
 /// Bytes of a cache line: the unit in which the CPU writes to the medium.
 pub const LINE_BYTES: u64 = 64;

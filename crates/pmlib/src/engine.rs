@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pmlib_format::chunk::{OWNER_OFFSET, PENDING_OFFSET, SEQUENCE_OFFSET};
+use pmlib_format::header::{NAMES_OFFSET, ROOT_OFFSET};
 use pmlib_format::lane::SETTLED_OFFSET;
 use pmlib_format::{CHUNK_BYTES, HeaderRaw};
 use pmshare::{Share, owner, rescue};
@@ -20,7 +21,7 @@ use zerocopy::IntoBytes;
 use crate::check::Key;
 use crate::error::{Error, Result};
 use crate::layout::{Places, Span, Spans};
-use crate::packed::Ticket;
+use crate::packed::{Ticket, root_of};
 use crate::shared::Memory;
 use crate::space::Space;
 
@@ -155,7 +156,7 @@ impl Core {
 
     /// The sequence of the chunk with this line, when nobody is changing the chunk.
     #[inline]
-    fn sequence(&self, line: u64) -> Result<u64> {
+    pub fn sequence(&self, line: u64) -> Result<u64> {
         let mut spins = 0;
         loop {
             let sequence = self.mem.load_cached(line + SEQUENCE_OFFSET);
@@ -172,6 +173,25 @@ impl Core {
             let owner = self.mem.load_cached(line + OWNER_OFFSET);
             rescue::recover_if_dead(self.into(), owner);
         }
+    }
+
+    /// A chunk's sequence again, after what was read since it was asked for.
+    pub fn is_at(&self, chunk: u64, sequence: u64) -> bool {
+        self.mem.load_cached(self.line(chunk) + SEQUENCE_OFFSET) == sequence
+    }
+
+    /// The object that the root pointer names; 0: none.
+    pub fn root(&self) -> Result<u64> {
+        self.object_at(ROOT_OFFSET, "the root pointer")
+    }
+
+    /// Where the list of named roots begins; 0: there are none.
+    pub fn names(&self) -> Result<u64> {
+        self.object_at(NAMES_OFFSET, "the pointer to named roots")
+    }
+
+    fn object_at(&self, offset: u64, what: &'static str) -> Result<u64> {
+        root_of(self.mem.load(offset)).ok_or(Error::Damaged { what, offset })
     }
 
     /// Copies bytes of the heap as they were at one moment, between the commits of others.
@@ -201,9 +221,7 @@ impl Core {
             self.mem.copy_out(offset, to)?;
             self.mem.acquire();
             let mut chunks = (first..=last).zip(&before);
-            if chunks.all(|(chunk, &old)| {
-                self.mem.load_cached(self.line(chunk) + SEQUENCE_OFFSET) == old
-            }) {
+            if chunks.all(|(chunk, &old)| self.is_at(chunk, old)) {
                 return Ok(());
             }
         }

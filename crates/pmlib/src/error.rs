@@ -81,6 +81,36 @@ pub enum Error {
         /// The offset.
         offset: u64,
     },
+    /// The object there can't be of the type that was asked for: it has another size.
+    #[error(
+        "the object at {offset:#x} has {found} bytes, and one of this type {wanted}: it is something else"
+    )]
+    Class {
+        /// The object.
+        offset: u64,
+        /// Bytes of an object of the type, as they are given out.
+        wanted: u64,
+        /// Bytes of the object.
+        found: u64,
+    },
+    /// A named root is of another type.
+    #[error(
+        "the root {name:?} is of another type: its fingerprint is {found:#018x}, and {expected:#018x} was asked for"
+    )]
+    Type {
+        /// The root's name.
+        name: String,
+        /// The fingerprint of the type that was asked for.
+        expected: u64,
+        /// The fingerprint that the heap has.
+        found: u64,
+    },
+    /// A root's name of no bytes, or of too many.
+    #[error("a root's name has 1 to 255 bytes, and this one {len}")]
+    Name {
+        /// Its length, bytes.
+        len: usize,
+    },
     /// A range that leaves its object.
     #[error("bytes {start} to {end} are not all in the object of {size} bytes at {offset:#x}")]
     Range {

@@ -5,8 +5,8 @@ use std::path::Path;
 use pmem::{MapOptions, Pmem};
 use pmlib_format::chunk::{GROUP_BYTES, GROUP_CHUNKS, KIND_FREE, KIND_META};
 use pmlib_format::header::{
-    COPY_OFFSET, HEADER_PAGE_BYTES, MAGIC, ROOT_OFFSET, RUN_OFFSET, SPANS_OFFSET, STATE_CLEAN,
-    STATE_OFFSET,
+    COPY_OFFSET, HEADER_PAGE_BYTES, MAGIC, NAMES_OFFSET, ROOT_OFFSET, RUN_OFFSET, SPANS_OFFSET,
+    STATE_CLEAN, STATE_OFFSET,
 };
 use pmlib_format::lane::{CLOSED_OFFSET, LANE_BYTES, LANES_MAX};
 use pmlib_format::shared::{SLOTS_MAX, SLOTS_MIN};
@@ -20,7 +20,8 @@ use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::lane::{GROUP_WORDS, group_check};
 use crate::layout::{CHUNKS_MAX, Places, Span, Spans, possible};
-use crate::packed::{Entry, checked_word, closed_word, root_of, root_word};
+use crate::packed::{Entry, checked_word, closed_word, root_word};
+use crate::pointer::RawP;
 use crate::tx::{Tx, in_object};
 
 /// Address space that is kept for a heap's growth.
@@ -241,7 +242,7 @@ impl Heap {
     ///
     /// # Errors
     /// `NoObject`; `Range`.
-    pub fn read(&self, offset: u64, start: u64, to: &mut [u8]) -> Result<()> {
+    pub fn read_bytes(&self, offset: u64, start: u64, to: &mut [u8]) -> Result<()> {
         self.core.enter()?;
         let object = self.core.object(offset)?;
         in_object(offset, object.size(), start, to.len() as u64)?;
@@ -252,21 +253,20 @@ impl Heap {
     ///
     /// # Errors
     /// `NoObject`.
-    pub fn size_of(&self, offset: u64) -> Result<u64> {
+    pub fn size_of(&self, object: impl Into<RawP>) -> Result<u64> {
         self.core.enter()?;
+        let RawP(offset) = object.into();
         Ok(self.core.object(offset)?.size())
     }
 
-    /// The object by which everything else is found; 0: none was set.
+    /// The object by which everything else is found, if the program keeps bytes and no types
+    /// ([`Tx::set_root`]); 0: none was set. It is none of the named ones.
     ///
     /// # Errors
     /// `Damaged`.
-    pub fn root(&self) -> Result<u64> {
+    pub fn root_offset(&self) -> Result<u64> {
         self.core.enter()?;
-        root_of(self.core.mem.load(ROOT_OFFSET)).ok_or(Error::Damaged {
-            what: "the root pointer",
-            offset: ROOT_OFFSET,
-        })
+        self.core.root()
     }
 
     /// Length, bytes.
@@ -382,8 +382,10 @@ fn format(mem: &Pmem, header: &HeaderRaw) -> Result<()> {
         mem.flush(start + CLOSED_OFFSET, 8);
     }
     mem.fence();
-    mem.store(ROOT_OFFSET, root_word(0));
-    mem.flush(ROOT_OFFSET, 8);
+    for root in [ROOT_OFFSET, NAMES_OFFSET] {
+        mem.store(root, root_word(0));
+        mem.flush(root, 8);
+    }
     set_word(mem, RUN_OFFSET, 0);
     set_word(mem, STATE_OFFSET, STATE_CLEAN);
     for page in [0, COPY_OFFSET] {
@@ -513,7 +515,7 @@ mod tests {
             let heap = Heap::open(&path, &options).unwrap();
             let other = heap.tx(|tx| {
                 tx.lock(object)?;
-                tx.edit(object, 0, 8)?[0] += 1;
+                tx.edit_bytes(object, 0, 8)?[0] += 1;
                 tx.alloc(100_000)
             });
             heap.tx(|tx| tx.free(other?)).unwrap();

@@ -35,11 +35,14 @@ mod pointer;
 mod record;
 mod recovery;
 mod rescue;
+mod roots;
 pub mod safe;
 mod shared;
 mod space;
 mod stats;
 mod tx;
+mod typed;
+mod view;
 
 pub use error::{Error, Result};
 pub use heap::{Heap, Options};
@@ -49,6 +52,8 @@ pub use pointer::{P, RawP};
 pub use safe::PmSafe;
 pub use stats::{Census, Stats};
 pub use tx::Tx;
+pub use typed::{Edit, Field};
+pub use view::View;
 
 /// The page's example is a test.
 #[cfg(doctest)]

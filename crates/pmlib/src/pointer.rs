@@ -12,17 +12,32 @@ use crate::safe::{PmSafe, of_text};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RawP(pub u64);
 
+impl From<u64> for RawP {
+    fn from(offset: u64) -> RawP {
+        RawP(offset)
+    }
+}
+
+impl<T: ?Sized> From<P<T>> for RawP {
+    /// Nowhere becomes 0, where no object is.
+    fn from(p: P<T>) -> RawP {
+        RawP(p.offset)
+    }
+}
+
 /// Where a `T` lies in its heap, or nowhere. It does not know which heap that is.
+///
+/// A `P<[T]>` is where an object of `T`s lies, as many as have room in it.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
-pub struct P<T> {
+pub struct P<T: ?Sized> {
     /// Bytes from the heap's start; 0: nowhere.
     offset: u64,
     /// Names a `T` and holds none.
     of: PhantomData<fn() -> T>,
 }
 
-impl<T> P<T> {
+impl<T: ?Sized> P<T> {
     /// Nowhere.
     pub const NONE: P<T> = P::at(RawP(0));
 
@@ -73,9 +88,17 @@ impl<T> P<T> {
     }
 }
 
+impl<T, const N: usize> P<[T; N]> {
+    /// The same place, as a slice.
+    #[must_use]
+    pub const fn slice(self) -> P<[T]> {
+        P::at(RawP(self.offset))
+    }
+}
+
 /// A `T` is not asked to be one that can be kept, so that types may point to their like; who reads
 /// one asks for it. For the same reason a fingerprint does not go on behind a pointer.
-impl<T: 'static> PmSafe for P<T> {
+impl<T: ?Sized + 'static> PmSafe for P<T> {
     const FINGERPRINT: u64 = of_text("P");
 
     #[inline]
@@ -88,35 +111,35 @@ impl<T: 'static> PmSafe for P<T> {
 
 // Not derived: that would ask the same of `T`.
 
-impl<T> Clone for P<T> {
+impl<T: ?Sized> Clone for P<T> {
     fn clone(&self) -> P<T> {
         *self
     }
 }
 
-impl<T> Copy for P<T> {}
+impl<T: ?Sized> Copy for P<T> {}
 
-impl<T> Default for P<T> {
+impl<T: ?Sized> Default for P<T> {
     fn default() -> P<T> {
         P::NONE
     }
 }
 
-impl<T> PartialEq for P<T> {
+impl<T: ?Sized> PartialEq for P<T> {
     fn eq(&self, other: &P<T>) -> bool {
         self.offset == other.offset
     }
 }
 
-impl<T> Eq for P<T> {}
+impl<T: ?Sized> Eq for P<T> {}
 
-impl<T> Hash for P<T> {
+impl<T: ?Sized> Hash for P<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.offset.hash(state);
     }
 }
 
-impl<T> fmt::Debug for P<T> {
+impl<T: ?Sized> fmt::Debug for P<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.get() {
             None => f.write_str("P(none)"),

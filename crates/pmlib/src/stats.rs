@@ -74,7 +74,8 @@ impl Heap {
         core.enter()?;
         core.find_spans()?;
         core.check_table()?;
-        self.root()?;
+        core.root()?;
+        core.names()?;
         let mut census = Census::default();
         for span in core.spans.iter() {
             census.own_bytes += span.meta_chunks * CHUNK_BYTES;

@@ -1,11 +1,12 @@
 //! Transactions.
 
 use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 
 use pmem::Identity;
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::chunk::{KIND_FREE, KIND_RUN};
-use pmlib_format::header::ROOT_OFFSET;
+use pmlib_format::header::{NAMES_OFFSET, ROOT_OFFSET};
 use pmshare::holder::thread_tag;
 use pmshare::patrol;
 use zerocopy::IntoBytes;
@@ -15,7 +16,8 @@ use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::lane::{Change, Freed, Lease};
 use crate::locks::Patience;
-use crate::packed::root_word;
+use crate::packed::{root_of, root_word};
+use crate::pointer::RawP;
 use crate::space::{Claim, Object, Place, class_of};
 
 /// Of more bytes of new objects than these, a second wait costs less than to hash them.
@@ -55,6 +57,8 @@ struct Plan {
     claims: Vec<Claim>,
     /// The root pointer's word.
     root: Option<u64>,
+    /// The word that leads to the named roots.
+    names: Option<u64>,
 }
 
 impl Plan {
@@ -88,8 +92,27 @@ impl Plan {
 
 /// A transaction: changes that happen wholly or not at all, made in private copies until it ends.
 ///
-/// It belongs to its thread. It ends with the closure that it was given to; an error or a panic
-/// there means that nothing has happened.
+/// It ends with the closure that it was given to; an error or a panic there means that nothing has
+/// happened. It belongs to its thread, so this does not compile:
+///
+/// ```compile_fail,E0277
+/// # let heap = pmlib::Heap::private(1 << 20, &pmlib::Options::default())?;
+/// heap.tx(|tx| {
+///     std::thread::scope(|scope| scope.spawn(|| tx.alloc(64)).join().unwrap())
+/// })?;
+/// # Ok::<_, pmlib::Error>(())
+/// ```
+///
+/// The same call does on the transaction's own thread:
+///
+/// ```
+/// # let heap = pmlib::Heap::private(1 << 20, &pmlib::Options::default())?;
+/// heap.tx(|tx| {
+///     std::thread::scope(|scope| scope.spawn(|| 64).join().unwrap());
+///     tx.alloc(64)
+/// })?;
+/// # Ok::<_, pmlib::Error>(())
+/// ```
 pub struct Tx<'h> {
     core: &'h Core,
     /// From the first need of one on.
@@ -97,6 +120,8 @@ pub struct Tx<'h> {
     plan: Plan,
     locks: Vec<u64>,
     is_registered: bool,
+    /// Its lane, its locks and its thread's list of heaps are this thread's: not `Send`.
+    _here: PhantomData<*const ()>,
 }
 
 impl<'h> Tx<'h> {
@@ -122,6 +147,7 @@ impl<'h> Tx<'h> {
             plan: PLAN.take().unwrap_or_default(),
             locks: Vec::new(),
             is_registered: false,
+            _here: PhantomData,
         }
     }
 
@@ -239,8 +265,9 @@ impl<'h> Tx<'h> {
     ///
     /// # Errors
     /// `NoObject`: there is none, or this transaction has freed it.
-    pub fn free(&mut self, offset: u64) -> Result<()> {
+    pub fn free(&mut self, object: impl Into<RawP>) -> Result<()> {
         self.core.enter()?;
+        let RawP(offset) = object.into();
         if let Ok(at) = self.plan.made_at(offset) {
             let (_, made) = self.plan.made.remove(at);
             self.plan.copies.forget(offset, made.object.size());
@@ -288,7 +315,8 @@ impl<'h> Tx<'h> {
     ///
     /// # Errors
     /// `NoObject`.
-    pub fn size_of(&self, offset: u64) -> Result<u64> {
+    pub fn size_of(&self, object: impl Into<RawP>) -> Result<u64> {
+        let RawP(offset) = object.into();
         Ok(self.object(offset)?.size())
     }
 
@@ -296,7 +324,7 @@ impl<'h> Tx<'h> {
     ///
     /// # Errors
     /// `NoObject`; `Range`.
-    pub fn edit(&mut self, offset: u64, start: u64, len: u64) -> Result<&mut [u8]> {
+    pub fn edit_bytes(&mut self, offset: u64, start: u64, len: u64) -> Result<&mut [u8]> {
         self.core.enter()?;
         self.check_range(offset, start, len)?;
         let core = self.core;
@@ -326,7 +354,7 @@ impl<'h> Tx<'h> {
     ///
     /// # Errors
     /// `NoObject`; `Range`.
-    pub fn read(&self, offset: u64, start: u64, to: &mut [u8]) -> Result<()> {
+    pub fn read_bytes(&self, offset: u64, start: u64, to: &mut [u8]) -> Result<()> {
         self.core.enter()?;
         self.check_range(offset, start, to.len() as u64)?;
         self.core.read_stable(offset + start, to)?;
@@ -350,13 +378,27 @@ impl<'h> Tx<'h> {
         Ok(())
     }
 
+    /// Where the list of named roots begins; 0: there are none.
+    pub(crate) fn names(&self) -> Result<u64> {
+        match self.plan.names.and_then(root_of) {
+            Some(offset) => Ok(offset),
+            None => self.core.names(),
+        }
+    }
+
+    /// Has the list of named roots begin with this object.
+    pub(crate) fn set_names(&mut self, offset: u64) {
+        self.plan.names = Some(root_word(offset));
+    }
+
     /// Locks an object against other transactions that lock it, to the end of this one. Any number
     /// is one: what is locked need not be an object.
     ///
     /// # Errors
     /// `Deadlock`: the holder waits for this transaction, by way of others. End it then.
-    pub fn lock(&mut self, offset: u64) -> Result<()> {
+    pub fn lock(&mut self, object: impl Into<RawP>) -> Result<()> {
         self.core.enter()?;
+        let RawP(offset) = object.into();
         let line = self.core.lock_line(offset);
         if !self.locks.contains(&line) {
             let core = self.core;
@@ -370,18 +412,19 @@ impl<'h> Tx<'h> {
     ///
     /// # Errors
     /// As [`Tx::lock`].
-    pub fn lock_all(&mut self, offsets: &[u64]) -> Result<()> {
-        let mut sorted = offsets.to_vec();
-        sorted.sort_by_key(|&offset| self.core.lock_line(offset));
-        sorted.into_iter().try_for_each(|offset| self.lock(offset))
+    pub fn lock_all<O: Into<RawP>>(&mut self, objects: impl IntoIterator<Item = O>) -> Result<()> {
+        let mut sorted: Vec<RawP> = objects.into_iter().map(O::into).collect();
+        sorted.sort_by_key(|&RawP(offset)| self.core.lock_line(offset));
+        sorted.into_iter().try_for_each(|object| self.lock(object))
     }
 
     /// As [`Tx::lock`], if nobody has it; whether it is locked now.
     ///
     /// # Errors
     /// A heap that can't be used.
-    pub fn try_lock(&mut self, offset: u64) -> Result<bool> {
+    pub fn try_lock(&mut self, object: impl Into<RawP>) -> Result<bool> {
         self.core.enter()?;
+        let RawP(offset) = object.into();
         let line = self.core.lock_line(offset);
         let is_mine = self.locks.contains(&line);
         let core = self.core;
@@ -457,8 +500,10 @@ impl<'h> Tx<'h> {
             change.claim(self.core, claim)?;
         }
         plan.copies.diff(&mut change.entries);
-        if let Some(word) = plan.root {
-            change.entries.write(ROOT_OFFSET, &[word]);
+        for (place, word) in [(ROOT_OFFSET, plan.root), (NAMES_OFFSET, plan.names)] {
+            if let Some(word) = word {
+                change.entries.write(place, &[word]);
+            }
         }
         for (_, made) in &plan.made {
             match made.object {

@@ -32,7 +32,7 @@ fn made(clean: bool) -> (Vec<u8>, u64) {
         .unwrap();
     for value in 0..5 {
         heap.tx(|tx| {
-            tx.edit(root, 0, 8)?.fill(value);
+            tx.edit_bytes(root, 0, 8)?.fill(value);
             Ok::<_, Error>(())
         })
         .unwrap();
@@ -53,9 +53,9 @@ fn used(bytes: &[u8]) -> Result<(), Error> {
     mem.write_nt(0, bytes).unwrap();
     let heap = Heap::attach(mem)?;
     heap.check()?;
-    let root = heap.root()?;
+    let root = heap.root_offset()?;
     let mut seen = [0; 8];
-    heap.read(root, 0, &mut seen)?;
+    heap.read_bytes(root, 0, &mut seen)?;
     assert_eq!(seen, [4; 8], "a wrong answer");
     let objects: Result<Vec<u64>, Error> = [64, 64, 500, 2000, 70_000]
         .into_iter()
@@ -65,7 +65,7 @@ fn used(bytes: &[u8]) -> Result<(), Error> {
         heap.tx(|tx| tx.free(object))?;
     }
     heap.tx(|tx| {
-        tx.edit(root, 0, 8)?.fill(9);
+        tx.edit_bytes(root, 0, 8)?.fill(9);
         Ok(())
     })
 }

@@ -20,12 +20,12 @@ fn heap() -> Heap {
 
 fn word(heap: &Heap, object: u64, at: u64) -> u64 {
     let mut bytes = [0; 8];
-    heap.read(object, at, &mut bytes).unwrap();
+    heap.read_bytes(object, at, &mut bytes).unwrap();
     u64::from_le_bytes(bytes)
 }
 
 fn set(tx: &mut pmlib::Tx<'_>, object: u64, at: u64, value: u64) -> Result<(), Error> {
-    tx.edit(object, at, 8)?
+    tx.edit_bytes(object, at, 8)?
         .copy_from_slice(&value.to_le_bytes());
     Ok(())
 }
@@ -46,19 +46,19 @@ fn what_a_transaction_did_is_there() {
             Ok::<_, Error>(object)
         })
         .unwrap();
-    assert_eq!(heap.root().unwrap(), object);
+    assert_eq!(heap.root_offset().unwrap(), object);
     assert_eq!(heap.size_of(object).unwrap(), 112);
     assert_eq!((word(&heap, object, 8), word(&heap, object, 0)), (5, 0));
     heap.tx(|tx| {
         set(tx, object, 8, 6)?;
         let mut seen = [0; 8];
-        tx.read(object, 8, &mut seen)?;
+        tx.read_bytes(object, 8, &mut seen)?;
         assert_eq!(seen, 6u64.to_le_bytes());
         Ok::<_, Error>(())
     })
     .unwrap();
     let heap = reopened(heap);
-    assert_eq!(word(&heap, heap.root().unwrap(), 8), 6);
+    assert_eq!(word(&heap, heap.root_offset().unwrap(), 8), 6);
 }
 
 #[test]
@@ -189,14 +189,14 @@ fn a_long_record_goes_beside_the_ring() {
     let object = heap.tx(|tx| tx.alloc(100_000)).unwrap();
     for round in 1..6u8 {
         heap.tx(|tx| {
-            tx.edit(object, 8, 99_000)?.fill(round);
+            tx.edit_bytes(object, 8, 99_000)?.fill(round);
             Ok::<_, Error>(())
         })
         .unwrap();
     }
     let heap = reopened(heap);
     let mut bytes = vec![0; 100_000];
-    heap.read(object, 0, &mut bytes).unwrap();
+    heap.read_bytes(object, 0, &mut bytes).unwrap();
     assert!(bytes[8..99_008].iter().all(|&byte| byte == 5));
     assert!(
         bytes[..8]
@@ -222,15 +222,20 @@ fn mistakes_have_their_errors() {
     ] {
         assert!(no_object(heap.size_of(offset).map(drop)), "{offset:#x}");
         assert!(no_object(heap.tx(|tx| tx.free(offset))), "{offset:#x}");
-        assert!(no_object(heap.read(offset, 0, &mut [0; 8])), "{offset:#x}");
-        assert!(no_object(heap.tx(|tx| tx.edit(offset, 0, 8).map(drop))));
+        assert!(
+            no_object(heap.read_bytes(offset, 0, &mut [0; 8])),
+            "{offset:#x}"
+        );
+        assert!(no_object(
+            heap.tx(|tx| tx.edit_bytes(offset, 0, 8).map(drop))
+        ));
     }
     assert!(no_object(heap.tx(|tx| {
         tx.free(object)?;
         tx.free(object)
     })));
     for (start, len) in [(60, 8), (0, 65), (u64::MAX, 8), (8, u64::MAX)] {
-        let range = heap.tx(|tx| tx.edit(object, start, len).map(drop));
+        let range = heap.tx(|tx| tx.edit_bytes(object, start, len).map(drop));
         assert!(matches!(range, Err(Error::Range { .. })), "{start} {len}");
     }
     let sizes = [0, 1 << 20 | 1, u64::MAX];
@@ -330,8 +335,8 @@ fn a_forked_child_is_refused() {
             let status = pmem::life::in_child(|| {
                 let refused = |result: Result<(), Error>| matches!(result, Err(Error::Forked));
                 let all = [
-                    refused(tx.edit(mine, 0, 8).map(drop)),
-                    refused(heap.read(object, 0, &mut [0; 8])),
+                    refused(tx.edit_bytes(mine, 0, 8).map(drop)),
+                    refused(heap.read_bytes(object, 0, &mut [0; 8])),
                     refused(heap.tx(|tx| tx.alloc(8)).map(drop)),
                 ];
                 u8::from(all != [true; 3])
@@ -371,7 +376,7 @@ fn threads_are_apart_and_go_on_at_once() {
                         tx.lock(from)?;
                         tx.lock(to)?;
                         for (object, more) in [(from, u64::MAX), (to, 1)] {
-                            let bytes = tx.edit(object, 0, 8)?;
+                            let bytes = tx.edit_bytes(object, 0, 8)?;
                             let value = u64::from_le_bytes(bytes.try_into().unwrap());
                             bytes.copy_from_slice(&value.wrapping_add(more).to_le_bytes());
                         }
@@ -493,7 +498,7 @@ fn a_heap_is_private_memory_too() {
     let mem = Pmem::private(1 << 20);
     Heap::format(&mem, 1 << 20, &options()).unwrap();
     let heap = Heap::attach(mem).unwrap();
-    assert_eq!((heap.size(), heap.root().unwrap()), (1 << 20, 0));
+    assert_eq!((heap.size(), heap.root_offset().unwrap()), (1 << 20, 0));
 }
 
 /// A process that grows a heap may be killed when its file is longer and has no space yet.

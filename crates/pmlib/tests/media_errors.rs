@@ -18,16 +18,18 @@ fn a_bad_page_is_an_error_of_who_needs_it() {
     let heap = Heap::attach(mem).unwrap();
     let is_lost = |result: Result<(), Error>| matches!(result, Err(Error::Lost { .. }));
     let mut bytes = [0; 64];
-    assert!(is_lost(heap.read(object, 8192, &mut bytes)));
-    assert!(is_lost(heap.tx(|tx| tx.edit(object, 8000, 500).map(drop))));
+    assert!(is_lost(heap.read_bytes(object, 8192, &mut bytes)));
+    assert!(is_lost(
+        heap.tx(|tx| tx.edit_bytes(object, 8000, 500).map(drop))
+    ));
     // The others go on.
-    heap.read(object, 0, &mut bytes).unwrap();
+    heap.read_bytes(object, 0, &mut bytes).unwrap();
     heap.tx(|tx| {
-        tx.edit(object, 4096, 8)?.fill(1);
-        tx.edit(other, 0, 8)?.fill(1);
+        tx.edit_bytes(object, 4096, 8)?.fill(1);
+        tx.edit_bytes(other, 0, 8)?.fill(1);
         Ok::<_, Error>(())
     })
     .unwrap();
-    heap.read(other, 0, &mut bytes).unwrap();
+    heap.read_bytes(other, 0, &mut bytes).unwrap();
     assert_eq!(bytes[..8], [1; 8]);
 }

@@ -55,7 +55,7 @@ fn act(tx: &mut Tx<'_>, objects: &mut Objects, random: &mut Random) -> Result<()
             let start = random.below(size);
             let len = 1 + random.below((size - start).min(300));
             let value = random.below(256) as u8;
-            tx.edit(object, start, len)?.fill(value);
+            tx.edit_bytes(object, start, len)?.fill(value);
             bytes[start as usize..(start + len) as usize].fill(value);
         }
     }
@@ -89,7 +89,7 @@ fn compare(heap: &Heap, objects: &Objects) {
     assert_eq!(all, heap.size());
     for (&object, expected) in objects {
         let mut found = vec![0; expected.len()];
-        heap.read(object, 0, &mut found).unwrap();
+        heap.read_bytes(object, 0, &mut found).unwrap();
         assert!(found == *expected, "the object at {object:#x}");
     }
 }

@@ -75,19 +75,19 @@ fn as_another_process() {
 
 fn word(tx: &Tx<'_>, object: u64, at: u64) -> Result<u64, Error> {
     let mut bytes = [0; 8];
-    tx.read(object, at, &mut bytes)?;
+    tx.read_bytes(object, at, &mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
 }
 
 fn set(tx: &mut Tx<'_>, object: u64, at: u64, value: u64) -> Result<(), Error> {
-    tx.edit(object, at, 8)?
+    tx.edit_bytes(object, at, 8)?
         .copy_from_slice(&value.to_le_bytes());
     Ok(())
 }
 
 fn read(heap: &Heap, object: u64, at: u64) -> u64 {
     let mut bytes = [0; 8];
-    heap.read(object, at, &mut bytes).expect("an object");
+    heap.read_bytes(object, at, &mut bytes).expect("an object");
     u64::from_le_bytes(bytes)
 }
 
@@ -118,7 +118,7 @@ fn transfer(tx: &mut Tx<'_>, random: &mut Random, child: u64, done: u64) -> Resu
         tx.lock(bank + from)?;
         tx.lock(bank + to)?;
     } else {
-        tx.lock_all(&[bank + from, bank + to])?;
+        tx.lock_all([bank + from, bank + to])?;
     }
     for (nth, more) in [(from, u64::MAX), (to, 1)] {
         let balance = word(tx, root, account(nth))?;
@@ -158,7 +158,7 @@ thread_local! {
 
 fn transfer_for_ever(path: &Path, nth: u64) {
     let heap = Heap::open(path, &Options::default()).expect("it opens");
-    let bank = heap.root().expect("a root");
+    let bank = heap.root_offset().expect("a root");
     BANK.set(bank);
     let file = acknowledged(path);
     let mut random = Random((u64::from(std::process::id()) << 20 | nth) | 1);
@@ -331,7 +331,7 @@ fn killed_processes_harm_nobody() {
 /// Makes objects of a MiB in a list of its own, until the heap has grown twice.
 fn grow(path: &Path, nth: u64) {
     let heap = Heap::open(path, &Options::default()).expect("it opens");
-    let bank = heap.root().expect("a root");
+    let bank = heap.root_offset().expect("a root");
     for round in 0..GROWN_BY {
         let made: Result<(), Error> = heap.tx(|tx| {
             let object = tx.alloc(MIB)?;
@@ -391,7 +391,7 @@ fn a_heap_grows_under_several_processes() {
 /// Locks an object, says so, and does no more.
 fn hold(path: &Path, nth: u64) {
     let heap = Heap::open(path, &Options::default()).expect("it opens");
-    let bank = heap.root().expect("a root");
+    let bank = heap.root_offset().expect("a root");
     let _: Result<(), Error> = heap.tx(|tx| {
         tx.lock(bank)?;
         tx.alloc(100_000)?;
@@ -531,7 +531,7 @@ fn a_forked_child_leaves_nothing_behind() {
         tx.lock(bank)?;
         set(tx, bank, 0, 1)?;
         Ok(pmem::life::in_child(|| {
-            let refused = heap.read(bank, 0, &mut [0; 8]);
+            let refused = heap.read_bytes(bank, 0, &mut [0; 8]);
             let other = Heap::open(&path, &Options::default()).expect("a copy of its own");
             let is_locked = !other.tx(|tx| tx.try_lock(bank)).expect("it works");
             u8::from(!matches!(refused, Err(Error::Forked)) || !is_locked)

@@ -39,7 +39,7 @@ impl Ours {
             heap.tx(|tx| {
                 (0..FILLED).try_for_each(|_| {
                     let object = tx.alloc(LINE)?;
-                    let slot = tx.edit(table, slots.line() * LINE, 8)?;
+                    let slot = tx.edit_bytes(table, slots.line() * LINE, 8)?;
                     slot.copy_from_slice(&object.to_le_bytes());
                     Ok::<_, Error>(())
                 })
@@ -75,7 +75,7 @@ impl Candidate for Ours {
                         match how {
                             How::Write => tx.write_bytes(area, at, &content)?,
                             How::Add => {
-                                let (words, _) = tx.edit(area, at, LINE)?.as_chunks_mut::<8>();
+                                let (words, _) = tx.edit_bytes(area, at, LINE)?.as_chunks_mut::<8>();
                                 for word in words {
                                     *word = (u64::from_ne_bytes(*word) + 1).to_ne_bytes();
                                 }
@@ -95,7 +95,7 @@ impl Candidate for Ours {
             for _ in 0..count {
                 let at = self.freed.line() * LINE;
                 heap.tx(|tx| {
-                    let slot = tx.edit(table, at, 8)?;
+                    let slot = tx.edit_bytes(table, at, 8)?;
                     let object = u64::from_le_bytes(std::array::from_fn(|at| slot[at]));
                     slot.fill(0);
                     tx.free(object)
@@ -109,7 +109,7 @@ impl Candidate for Ours {
                 let content = self.content.next();
                 heap.tx(|tx| {
                     let object = tx.alloc(LINE)?;
-                    tx.edit(object, 0, LINE)?.copy_from_slice(&content);
+                    tx.edit_bytes(object, 0, LINE)?.copy_from_slice(&content);
                     tx.write_bytes(table, at, &object.to_le_bytes())
                 })?;
             }

@@ -26,11 +26,11 @@ fn fill(path: &Path, max: u64) {
     let heap = Heap::create(path, 1 << 20, &up_to(max)).expect("a heap");
     let mut made = 0u64;
     let full = loop {
-        let before = heap.root().expect("a root");
+        let before = heap.root_offset().expect("a root");
         let done = heap.tx(|tx| {
             let object = tx.alloc(4000)?;
             let head = [before.to_le_bytes(), made.to_le_bytes()].concat();
-            tx.edit(object, 0, 16)?.copy_from_slice(&head);
+            tx.edit_bytes(object, 0, 16)?.copy_from_slice(&head);
             tx.set_root(object)
         });
         match done {
@@ -51,11 +51,11 @@ fn fill(path: &Path, max: u64) {
 fn look(path: &Path) {
     let heap = Heap::open(path, &Options::default()).expect("the heap");
     let census = heap.check().expect("sound");
-    let mut object = heap.root().expect("a root");
+    let mut object = heap.root_offset().expect("a root");
     let mut left = census.objects;
     while object != 0 {
         let mut head = [0; 16];
-        heap.read(object, 0, &mut head).expect("an object");
+        heap.read_bytes(object, 0, &mut head).expect("an object");
         let (before, number) = head.split_at(8);
         left -= 1;
         assert_eq!(number, left.to_le_bytes());

@@ -106,7 +106,7 @@ impl Third {
         observer: &Arc<Pauser>,
     ) -> Result<Heap, Error> {
         let heap = Heap::open_observed(path, options, observer.clone())?;
-        let directory = heap.root()?;
+        let directory = heap.root_offset()?;
         let mut tx = heap.begin_on(3);
         let slot = if variant == 0 { APART } else { BESIDE };
         let object = word(&tx, directory, slot * 8)?;
@@ -294,7 +294,7 @@ impl<'a> Arena<'a> {
 
     /// Adds one to a word that nobody else changes, in a chunk that most need.
     fn touch(&self) -> Result<(), Error> {
-        let directory = self.other.root()?;
+        let directory = self.other.root_offset()?;
         // The dead one may have any lane.
         self.other.tx(|tx| {
             let object = word(tx, directory, BESIDE * 8)?;
@@ -520,7 +520,7 @@ fn racer(
     told: SyncSender<()>,
 ) -> Result<(), Error> {
     let heap = Heap::open_observed(path, options, Arc::new(Sleeper(told.clone())))?;
-    let directory = heap.root()?;
+    let directory = heap.root_offset()?;
     let mut tx = heap.begin_on(1);
     let object = word(&tx, directory, 8)?;
     set(&mut tx, object, 0, MARK)?;

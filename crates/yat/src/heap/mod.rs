@@ -154,7 +154,7 @@ impl Heaps {
 
     /// Does a step that only two processes can do.
     fn run_second(&self, both: &mut Attached, step: &Step, nth: u64) -> Result<(), Error> {
-        let directory = both.heap.root()?;
+        let directory = both.heap.root_offset()?;
         match step {
             Step::Second(lane, acts) => both.as_second(|heap| {
                 let mut tx = heap.begin_on(*lane);
@@ -191,7 +191,7 @@ impl Heaps {
 
     fn run(&self, both: &mut Attached, step: &Step, nth: u64) -> Result<(), Error> {
         let heap = &mut both.heap;
-        let directory = heap.root()?;
+        let directory = heap.root_offset()?;
         match step {
             Step::One(lane, acts) => {
                 let mut tx = heap.begin_on(*lane);
@@ -228,12 +228,12 @@ fn file_for(len: u64) -> Result<Pmem, String> {
 /// The word at `at` of an object, in a transaction.
 fn word(tx: &Tx<'_>, object: u64, at: u64) -> Result<u64, Error> {
     let mut bytes = [0; 8];
-    tx.read(object, at, &mut bytes)?;
+    tx.read_bytes(object, at, &mut bytes)?;
     Ok(u64::from_le_bytes(bytes))
 }
 
 fn set(tx: &mut Tx<'_>, object: u64, at: u64, value: u64) -> Result<(), Error> {
-    let bytes = tx.edit(object, at, 8)?;
+    let bytes = tx.edit_bytes(object, at, 8)?;
     bytes.copy_from_slice(&value.to_le_bytes());
     Ok(())
 }
@@ -378,7 +378,7 @@ impl Program for Heaps {
     fn go_on(&self, both: &mut Attached) -> Result<(), String> {
         let heap = &both.heap;
         let before = look(heap).map_err(text)?;
-        let directory = heap.root().map_err(text)?;
+        let directory = heap.root_offset().map_err(text)?;
         for lane in [1, 0] {
             let mut tx = heap.begin_on(lane);
             use_all(&mut tx, directory).map_err(text)?;
@@ -440,12 +440,12 @@ fn use_all(tx: &mut Tx<'_>, directory: u64) -> Result<(), Error> {
 }
 
 fn look(heap: &Heap) -> Result<Seen, Error> {
-    let directory = heap.root()?;
+    let directory = heap.root_offset()?;
     if directory == 0 {
         return Ok(Seen::new());
     }
     let mut slots = [0; SLOTS as usize * 8];
-    heap.read(directory, 0, &mut slots)?;
+    heap.read_bytes(directory, 0, &mut slots)?;
     let (pointers, _) = slots.as_chunks::<8>();
     let mut seen = Seen::new();
     for pointer in pointers {
@@ -455,7 +455,7 @@ fn look(heap: &Heap) -> Result<Seen, Error> {
             continue;
         }
         let mut bytes = vec![0; heap.size_of(object)?.min(4096) as usize];
-        heap.read(object, 0, &mut bytes)?;
+        heap.read_bytes(object, 0, &mut bytes)?;
         let (words, _) = bytes.as_chunks::<8>();
         seen.push(Some(
             words.iter().map(|word| u64::from_le_bytes(*word)).collect(),

@@ -1,0 +1,172 @@
+//! Named roots: objects that are found by a name, and made when they are missing.
+//!
+//! They are a list, to which entries are added at its front and of which none changes. So it is
+//! read without a lock; who adds one locks the word that leads to it.
+
+use pmlib_format::NamedRaw;
+use pmlib_format::header::NAMES_OFFSET;
+use pmlib_format::named::NAME_BYTES_MAX;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::error::{Error, Result};
+use crate::heap::Heap;
+use crate::pointer::{P, RawP};
+use crate::safe::PmSafe;
+use crate::tx::Tx;
+use crate::view::View;
+
+const HEAD_BYTES: u64 = size_of::<NamedRaw>() as u64;
+
+/// The check of the entry at `offset`.
+fn check(offset: u64, head: &NamedRaw, name: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(offset.as_bytes());
+    let bytes = head.as_bytes();
+    let crc = crc32c::crc32c_append(crc, &bytes[..bytes.len() - size_of::<u32>()]);
+    crc32c::crc32c_append(crc, name)
+}
+
+/// Reads the entry at `offset`.
+fn entry(view: &View<'_>, offset: u64) -> Result<(NamedRaw, Vec<u8>)> {
+    let damaged = |_: Error| Error::Damaged {
+        what: "a named root",
+        offset,
+    };
+    let mut bytes = [0; HEAD_BYTES as usize];
+    inside(view.read_bytes(offset, 0, &mut bytes), damaged)?;
+    let head = NamedRaw::read_from_bytes(&bytes).map_err(|_| Error::Broken)?;
+    let len = u64::from(head.name_bytes);
+    if len == 0 || len > NAME_BYTES_MAX {
+        return Err(damaged(Error::Broken));
+    }
+    let mut name = vec![0; len as usize];
+    inside(view.read_bytes(offset, HEAD_BYTES, &mut name), damaged)?;
+    if head.crc != check(offset, &head, &name) {
+        return Err(damaged(Error::Broken));
+    }
+    Ok((head, name))
+}
+
+/// The error of a pointer that stands in the heap, for that of one that a caller gave.
+fn inside<T>(result: Result<T>, damaged: impl FnOnce(Error) -> Error) -> Result<T> {
+    result.map_err(|error| match error {
+        Error::NoObject { .. } | Error::Range { .. } => damaged(error),
+        other => other,
+    })
+}
+
+/// Walks the list; answers its length, and the root of this name.
+fn find(view: &View<'_>, name: &str) -> Result<(u64, Option<NamedRaw>)> {
+    let (mut offset, mut count, mut left) = (view.names()?, 0, None);
+    while offset != 0 {
+        let (head, found) = entry(view, offset)?;
+        let expected = *left.get_or_insert(head.left);
+        count = expected.max(count);
+        // Fewer are left with each step, so that a circle that somebody forged ends.
+        if head.left != expected || head.left == 0 || (head.next == 0) != (head.left == 1) {
+            return Err(Error::Damaged {
+                what: "a named root",
+                offset,
+            });
+        }
+        if found == name.as_bytes() {
+            return Ok((count, Some(head)));
+        }
+        left = Some(expected - 1);
+        offset = head.next;
+    }
+    Ok((count, None))
+}
+
+/// The root that was found, if it is of this type.
+fn typed<T: PmSafe>(name: &str, found: &NamedRaw) -> Result<P<T>> {
+    if found.fingerprint == T::FINGERPRINT {
+        return Ok(P::at(RawP(found.object)));
+    }
+    Err(Error::Type {
+        name: name.to_owned(),
+        expected: T::FINGERPRINT,
+        found: found.fingerprint,
+    })
+}
+
+impl Heap {
+    /// The root of this name; made, with all its bytes 0, if it is missing. It is there for good.
+    ///
+    /// # Errors
+    /// `Type`: it is of another type; `Name`; `Damaged`; `Full`, `Nested`: it is missing, and there
+    /// is no room for it, or this thread has a transaction (use [`Tx::root`]).
+    pub fn root<T: PmSafe>(&self, name: &str) -> Result<P<T>> {
+        match self.view(|view| find(view, name))? {
+            (_, Some(found)) => typed(name, &found),
+            (_, None) => self.tx(|tx| tx.root(name)),
+        }
+    }
+}
+
+impl Tx<'_> {
+    /// As [`Heap::root`], in this transaction.
+    ///
+    /// # Errors
+    /// As there; `Deadlock`.
+    pub fn root<T: PmSafe>(&mut self, name: &str) -> Result<P<T>> {
+        let len = name.len();
+        if len == 0 || len as u64 > NAME_BYTES_MAX {
+            return Err(Error::Name { len });
+        }
+        self.lock(NAMES_OFFSET)?;
+        let (count, found) = find(&View::within(self), name)?;
+        if let Some(found) = found {
+            return typed(name, &found);
+        }
+        let object = self.alloc(size_of::<T>() as u64)?;
+        let place = self.alloc(HEAD_BYTES + len as u64)?;
+        let mut head = NamedRaw {
+            next: self.names()?,
+            left: count + 1,
+            object,
+            fingerprint: T::FINGERPRINT,
+            name_bytes: len as u32,
+            crc: 0,
+        };
+        head.crc = check(place, &head, name.as_bytes());
+        let bytes = self.edit_bytes(place, 0, HEAD_BYTES + len as u64)?;
+        let (first, rest) = bytes.split_at_mut(HEAD_BYTES as usize);
+        first.copy_from_slice(head.as_bytes());
+        rest.copy_from_slice(name.as_bytes());
+        self.set_names(place);
+        Ok(P::at(RawP(object)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    /// Goal: a list that somebody forged into a circle, with the right checks, ends. Method: the
+    /// last entry leads to the first.
+    #[test]
+    fn a_circle_of_roots_ends() {
+        let heap = Heap::private(1 << 20, &Options::default()).unwrap();
+        heap.root::<u64>("first").unwrap();
+        heap.root::<u64>("last").unwrap();
+        let start = heap.core().names().unwrap();
+        let (newest, _) = heap.view(|view| entry(view, start)).unwrap();
+        for left in [1, 2, 3, 0, u64::MAX] {
+            let (mut oldest, name) = heap.view(|view| entry(view, newest.next)).unwrap();
+            (oldest.next, oldest.left) = (start, left);
+            oldest.crc = check(newest.next, &oldest, &name);
+            heap.tx(|tx| {
+                let bytes = tx.edit_bytes(newest.next, 0, HEAD_BYTES)?;
+                bytes.copy_from_slice(oldest.as_bytes());
+                Ok::<_, Error>(())
+            })
+            .unwrap();
+            let found = heap.root::<u64>("neither");
+            assert!(
+                matches!(found, Err(Error::Damaged { .. })),
+                "{left}: {found:?}"
+            );
+        }
+    }
+}

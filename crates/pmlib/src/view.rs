@@ -1,0 +1,237 @@
+//! Reading several ranges as they were at one moment, without a lock.
+//!
+//! Each chunk has a sequence that every commit in it advances. A view notes the sequences of the
+//! chunks that it reads, before it reads them. If all are the same at the end, no commit came
+//! between, and neither what was read nor an error that it led to is of two moments. Otherwise it
+//! is read again.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use pmlib_format::CHUNK_BYTES;
+
+use crate::engine::Core;
+use crate::error::{Error, Result};
+use crate::heap::Heap;
+use crate::pointer::{P, RawP};
+use crate::safe::PmSafe;
+use crate::tx::{Tx, in_object};
+use crate::typed::{Field, read_all, read_one};
+
+/// Views that come to nothing, before the processor is left to others.
+const SPINS: u32 = 16;
+
+/// What can be read of a heap, as of one moment.
+pub struct View<'a> {
+    source: Source<'a>,
+}
+
+enum Source<'a> {
+    /// Chunks that were read, each with its sequence before.
+    Moment(&'a Core, RefCell<Vec<(u64, u64)>>),
+    /// As a transaction sees it.
+    Within(&'a Tx<'a>),
+}
+
+impl<'a> View<'a> {
+    /// As a transaction sees it, with its changes.
+    pub(crate) fn within(tx: &'a Tx<'_>) -> View<'a> {
+        View {
+            source: Source::Within(tx),
+        }
+    }
+
+    /// Copies bytes of an object from `start` on.
+    ///
+    /// # Errors
+    /// `NoObject`; `Range`.
+    pub fn read_bytes(&self, offset: u64, start: u64, to: &mut [u8]) -> Result<()> {
+        match &self.source {
+            Source::Within(tx) => tx.read_bytes(offset, start, to),
+            Source::Moment(core, seen) => {
+                note(core, seen, offset, offset)?;
+                let size = core.object(offset)?.size();
+                in_object(offset, size, start, to.len() as u64)?;
+                if to.is_empty() {
+                    return Ok(());
+                }
+                let first = offset + start;
+                note(core, seen, first, first + to.len() as u64 - 1)?;
+                core.mem.copy_out(first, to)?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Bytes of an object: at least those that were asked for.
+    ///
+    /// # Errors
+    /// `NoObject`.
+    pub fn size_of(&self, object: impl Into<RawP>) -> Result<u64> {
+        let RawP(offset) = object.into();
+        match &self.source {
+            Source::Within(tx) => tx.size_of(offset),
+            Source::Moment(core, seen) => {
+                note(core, seen, offset, offset)?;
+                Ok(core.object(offset)?.size())
+            }
+        }
+    }
+
+    /// A copy of a value.
+    ///
+    /// # Errors
+    /// `NoObject`; `Class`; `Range`.
+    pub fn read<T: PmSafe>(&self, from: impl Into<Field<T>>) -> Result<T> {
+        let from = from.into();
+        from.test_class(|| self.size_of(from.object()))?;
+        read_one(|to| self.read_bytes(from.object().0, from.start(), to))
+    }
+
+    /// Copies of some values of a slice.
+    ///
+    /// # Errors
+    /// `NoObject`; `Range`.
+    pub fn read_range<T: PmSafe>(&self, from: P<[T]>, range: Range<u64>) -> Result<Vec<T>> {
+        let RawP(offset) = from.into();
+        let size = self.size_of(offset)?;
+        read_all(offset, size, range, |start, to| {
+            self.read_bytes(offset, start, to)
+        })
+    }
+
+    /// Where the list of named roots begins; 0: there are none.
+    pub(crate) fn names(&self) -> Result<u64> {
+        match &self.source {
+            Source::Within(tx) => tx.names(),
+            Source::Moment(core, seen) => {
+                note(core, seen, 0, 0)?;
+                core.names()
+            }
+        }
+    }
+
+    /// Whether all that was read is of one moment.
+    fn holds(&self) -> bool {
+        match &self.source {
+            Source::Within(_) => true,
+            Source::Moment(core, seen) => {
+                core.mem.acquire();
+                let mut seen = seen.borrow_mut();
+                let holds = seen
+                    .iter()
+                    .all(|&(chunk, sequence)| core.is_at(chunk, sequence));
+                seen.clear();
+                holds
+            }
+        }
+    }
+}
+
+/// Notes the sequences of the chunks of `first..=last` before they are read.
+fn note(core: &Core, seen: &RefCell<Vec<(u64, u64)>>, first: u64, last: u64) -> Result<()> {
+    let mut seen = seen.borrow_mut();
+    for chunk in first / CHUNK_BYTES..=last / CHUNK_BYTES {
+        if seen.last().is_some_and(|&(noted, _)| noted == chunk) {
+            continue;
+        }
+        if core.span_of(chunk).is_none() {
+            return Err(Error::NoObject { offset: first });
+        }
+        let sequence = core.sequence(core.line(chunk))?;
+        seen.push((chunk, sequence));
+    }
+    Ok(())
+}
+
+impl Heap {
+    /// Reads several things as they were at one moment, between two commits. The closure is called
+    /// again when a commit came between; so it does nothing but read.
+    ///
+    /// # Errors
+    /// The closure's.
+    pub fn view<R>(&self, mut body: impl FnMut(&View<'_>) -> Result<R>) -> Result<R> {
+        let mut spins = 0u32;
+        loop {
+            if let Some(answer) = self.try_view(&mut body) {
+                return answer;
+            }
+            spins += 1;
+            if spins % SPINS == 0 {
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// One try; `None`: a commit came between.
+    fn try_view<R>(&self, body: &mut impl FnMut(&View<'_>) -> Result<R>) -> Option<Result<R>> {
+        let core = self.core();
+        if let Err(error) = core.enter() {
+            return Some(Err(error));
+        }
+        let view = View {
+            source: Source::Moment(core, RefCell::new(Vec::new())),
+        };
+        let answer = body(&view);
+        view.holds().then_some(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    /// Goal: two objects that a transaction changes together are seen together. Method: a commit in
+    /// the middle of a view's first call; the second one is believed.
+    #[test]
+    fn a_view_is_of_one_moment() {
+        let heap = Heap::private(1 << 20, &Options::default()).unwrap();
+        let [a, b] = heap
+            .tx(|tx| Ok::<_, Error>([tx.new(1u64)?, tx.new(1u64)?]))
+            .unwrap();
+        let mut calls = 0;
+        let seen = heap.view(|view| {
+            calls += 1;
+            let first = view.read(a)?;
+            if calls == 1 {
+                heap.tx(|tx| {
+                    *tx.edit(a)? = 2;
+                    *tx.edit(b)? = 2;
+                    Ok::<_, Error>(())
+                })?;
+            }
+            Ok((first, view.read(b)?))
+        });
+        assert_eq!((seen.unwrap(), calls), ((2, 2), 2));
+    }
+
+    /// Goal: an error that only a mixture of two moments leads to is none. Method: an object is
+    /// freed between the pointer to it and itself.
+    #[test]
+    fn an_error_of_two_moments_is_no_answer() {
+        let heap = Heap::private(1 << 20, &Options::default()).unwrap();
+        let (pointer, first) = heap
+            .tx(|tx| {
+                let first = tx.new(7u64)?;
+                Ok::<_, Error>((tx.new(first)?, first))
+            })
+            .unwrap();
+        let mut calls = 0;
+        let seen = heap.view(|view| {
+            calls += 1;
+            let to = view.read(pointer)?;
+            if calls == 1 {
+                heap.tx(|tx| {
+                    tx.free(first)?;
+                    let second = tx.new(8u64)?;
+                    *tx.edit(pointer)? = second;
+                    Ok::<_, Error>(())
+                })?;
+            }
+            view.read(to)
+        });
+        assert_eq!((seen.unwrap(), calls), (8, 2));
+    }
+}

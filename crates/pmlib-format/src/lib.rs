@@ -19,6 +19,7 @@
 compile_error!("a heap is mapped as it stands: only 64-bit little-endian machines can");
 
 pub mod chunk;
+pub mod container;
 pub mod header;
 pub mod lane;
 pub mod named;

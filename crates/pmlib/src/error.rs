@@ -111,6 +111,20 @@ pub enum Error {
         /// Its length, bytes.
         len: usize,
     },
+    /// No element of a vector has this index.
+    #[error("the vector has {len} elements, and none has index {index}")]
+    Index {
+        /// The index.
+        index: u64,
+        /// The vector's length, elements.
+        len: u64,
+    },
+    /// No record of a log begins there.
+    #[error("no record of the log begins at position {position}")]
+    NoRecord {
+        /// The position.
+        position: u64,
+    },
     /// A range that leaves its object.
     #[error("bytes {start} to {end} are not all in the object of {size} bytes at {offset:#x}")]
     Range {
@@ -145,6 +159,16 @@ pub enum Error {
 
 /// The answer of a call that may fail.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// Makes damage of the error of an offset that the heap has at `offset`, and no caller.
+pub(crate) fn inside<T>(result: Result<T>, what: &'static str, offset: u64) -> Result<T> {
+    result.map_err(|error| match error {
+        Error::NoObject { .. } | Error::Range { .. } | Error::Class { .. } => {
+            Error::Damaged { what, offset }
+        }
+        other => other,
+    })
+}
 
 impl From<pmem::Fault> for Error {
     fn from(fault: pmem::Fault) -> Error {

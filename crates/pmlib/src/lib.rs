@@ -20,8 +20,10 @@ extern crate pmem;
 
 pub mod planted;
 
+mod apart;
 mod attach;
 mod check;
+pub mod containers;
 mod copies;
 mod engine;
 mod error;

@@ -46,6 +46,11 @@ impl Core {
         (0..count).map(|line| self.places.locks + line * LOCK_LINE_BYTES)
     }
 
+    /// Whether anybody holds an object's lock.
+    pub fn is_locked(&self, offset: u64) -> bool {
+        self.mem.load_cached(self.lock_line(offset)) != 0
+    }
+
     /// Takes a lock if it is free.
     pub fn try_lock_line(&self, line: u64, lane: &Lane) -> bool {
         self.try_lock_beside(line, lane, 0)

@@ -8,7 +8,7 @@ use pmlib_format::header::NAMES_OFFSET;
 use pmlib_format::named::NAME_BYTES_MAX;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, inside};
 use crate::heap::Heap;
 use crate::pointer::{P, RawP};
 use crate::safe::PmSafe;
@@ -27,31 +27,20 @@ fn check(offset: u64, head: &NamedRaw, name: &[u8]) -> u32 {
 
 /// Reads the entry at `offset`.
 fn entry(view: &View<'_>, offset: u64) -> Result<(NamedRaw, Vec<u8>)> {
-    let damaged = |_: Error| Error::Damaged {
-        what: "a named root",
-        offset,
-    };
+    let what = "a named root";
     let mut bytes = [0; HEAD_BYTES as usize];
-    inside(view.read_bytes(offset, 0, &mut bytes), damaged)?;
+    inside(view.read_bytes(offset, 0, &mut bytes), what, offset)?;
     let head = NamedRaw::read_from_bytes(&bytes).map_err(|_| Error::Broken)?;
     let len = u64::from(head.name_bytes);
     if len == 0 || len > NAME_BYTES_MAX {
-        return Err(damaged(Error::Broken));
+        return Err(Error::Damaged { what, offset });
     }
     let mut name = vec![0; len as usize];
-    inside(view.read_bytes(offset, HEAD_BYTES, &mut name), damaged)?;
+    inside(view.read_bytes(offset, HEAD_BYTES, &mut name), what, offset)?;
     if head.crc != check(offset, &head, &name) {
-        return Err(damaged(Error::Broken));
+        return Err(Error::Damaged { what, offset });
     }
     Ok((head, name))
-}
-
-/// The error of a pointer that stands in the heap, for that of one that a caller gave.
-fn inside<T>(result: Result<T>, damaged: impl FnOnce(Error) -> Error) -> Result<T> {
-    result.map_err(|error| match error {
-        Error::NoObject { .. } | Error::Range { .. } => damaged(error),
-        other => other,
-    })
 }
 
 /// Walks the list; answers its length, and the root of this name.
@@ -104,10 +93,10 @@ impl Heap {
 }
 
 impl Tx<'_> {
-    /// As [`Heap::root`], in this transaction.
+    /// Like [`Heap::root`], in this transaction.
     ///
     /// # Errors
-    /// As there; `Deadlock`.
+    /// Those of [`Heap::root`]; `Deadlock`.
     pub fn root<T: PmSafe>(&mut self, name: &str) -> Result<P<T>> {
         let len = name.len();
         if len == 0 || len as u64 > NAME_BYTES_MAX {

@@ -46,7 +46,7 @@ struct Made {
 
 /// What a transaction is going to do.
 #[derive(Clone, Debug, Default)]
-struct Plan {
+pub(crate) struct Plan {
     copies: Copies,
     /// By their offsets.
     made: Vec<(u64, Made)>,
@@ -59,17 +59,34 @@ struct Plan {
     root: Option<u64>,
     /// The word that leads to the named roots.
     names: Option<u64>,
+    /// Words of this run, stored after the commit (`crates/pmlib/src/apart.rs`).
+    pub(crate) marks: Vec<(u64, u64)>,
+    /// New objects are durable before the record.
+    pub(crate) is_apart: bool,
 }
 
 impl Plan {
     /// Forgets everything but its memory.
     fn clear(&mut self) {
-        self.copies.clear();
-        self.made.clear();
-        self.unmade.clear();
-        self.freed.clear();
-        self.claims.clear();
-        self.root = None;
+        // Each field by its name: none can be forgotten.
+        let Plan {
+            copies,
+            made,
+            unmade,
+            freed,
+            claims,
+            root,
+            names,
+            marks,
+            is_apart,
+        } = self;
+        copies.clear();
+        made.clear();
+        unmade.clear();
+        freed.clear();
+        claims.clear();
+        (*root, *names, *is_apart) = (None, None, false);
+        marks.clear();
     }
 
     fn made_at(&self, offset: u64) -> std::result::Result<usize, usize> {
@@ -117,7 +134,7 @@ pub struct Tx<'h> {
     core: &'h Core,
     /// From the first need of one on.
     lane: Option<Lease<'h>>,
-    plan: Plan,
+    pub(crate) plan: Plan,
     locks: Vec<u64>,
     is_registered: bool,
     /// Its lane, its locks and its thread's list of heaps are this thread's: not `Send`.
@@ -378,6 +395,10 @@ impl<'h> Tx<'h> {
         Ok(())
     }
 
+    pub(crate) fn core(&self) -> &'h Core {
+        self.core
+    }
+
     /// Where the list of named roots begins; 0: there are none.
     pub(crate) fn names(&self) -> Result<u64> {
         match self.plan.names.and_then(root_of) {
@@ -388,6 +409,10 @@ impl<'h> Tx<'h> {
 
     /// Has the list of named roots begin with this object.
     pub(crate) fn set_names(&mut self, offset: u64) {
+        if planted!("bug-root-named-before-record") {
+            self.core.mem.store(NAMES_OFFSET, root_word(offset));
+            self.core.mem.flush(NAMES_OFFSET, 8);
+        }
         self.plan.names = Some(root_word(offset));
     }
 
@@ -483,6 +508,9 @@ impl<'h> Tx<'h> {
             core.broke();
             return Err(Error::Lost { offset });
         }
+        for &(place, word) in &plan.marks {
+            core.mem.store(place, word);
+        }
         for &object in &plan.unmade {
             self.give_back(object);
         }
@@ -537,7 +565,7 @@ impl<'h> Tx<'h> {
             core.mem.write_nt(offset, words.as_bytes())?;
             bytes += words.len() as u64 * 8;
         }
-        if bytes > HASHED_MAX {
+        if bytes > HASHED_MAX || self.plan.is_apart {
             core.mem.fence();
             return Ok(());
         }

@@ -65,6 +65,17 @@ impl<T> Field<T> {
         RawP(self.object.0.saturating_add(self.start))
     }
 
+    /// The same place, as something of the same size.
+    pub(crate) fn cast<U>(self) -> Field<U> {
+        const { assert!(size_of::<T>() == size_of::<U>()) };
+        Field {
+            object: self.object,
+            start: self.start,
+            is_whole: self.is_whole,
+            of: PhantomData,
+        }
+    }
+
     /// Whether the object, of so many bytes, can be a `T` and nothing else.
     pub(crate) fn test_class(&self, size: impl FnOnce() -> Result<u64>) -> Result<()> {
         if !self.is_whole {
@@ -268,7 +279,7 @@ impl Tx<'_> {
     /// A copy of a value, with this transaction's changes.
     ///
     /// # Errors
-    /// As [`Heap::read`].
+    /// Those of [`Heap::read`].
     pub fn read<T: PmSafe>(&self, from: impl Into<Field<T>>) -> Result<T> {
         View::within(self).read(from)
     }
@@ -276,7 +287,7 @@ impl Tx<'_> {
     /// Copies of some values of a slice, with this transaction's changes.
     ///
     /// # Errors
-    /// As [`Heap::read_range`].
+    /// Those of [`Heap::read_range`].
     pub fn read_range<T: PmSafe>(&self, from: P<[T]>, range: Range<u64>) -> Result<Vec<T>> {
         View::within(self).read_range(from, range)
     }
@@ -342,7 +353,7 @@ impl Tx<'_> {
     }
 }
 
-/// What the derives of a slice's type stand for; for readers of the bounds above.
+/// The derives of a slice's type, for readers of the bounds above.
 const _: fn() = || {
     fn is<T: FromBytes + IntoBytes + Immutable + KnownLayout + ?Sized>() {}
     is::<[u64]>();

@@ -20,8 +20,10 @@ use crate::typed::{Field, read_all, read_one};
 
 /// Views that come to nothing, before the processor is left to others.
 const SPINS: u32 = 16;
+/// Views that come to nothing, before a container's lock is taken.
+const TRIES: u32 = 64;
 
-/// What can be read of a heap, as of one moment.
+/// A look at a heap, as of one moment.
 pub struct View<'a> {
     source: Source<'a>,
 }
@@ -29,15 +31,30 @@ pub struct View<'a> {
 enum Source<'a> {
     /// Chunks that were read, each with its sequence before.
     Moment(&'a Core, RefCell<Vec<(u64, u64)>>),
-    /// As a transaction sees it.
+    /// The heap as a transaction sees it.
     Within(&'a Tx<'a>),
 }
 
 impl<'a> View<'a> {
-    /// As a transaction sees it, with its changes.
+    /// The heap as a transaction sees it, with its changes.
     pub(crate) fn within(tx: &'a Tx<'_>) -> View<'a> {
         View {
             source: Source::Within(tx),
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        match &self.source {
+            Source::Moment(core, _) => core,
+            Source::Within(tx) => tx.core(),
+        }
+    }
+
+    /// The transaction whose view it is, if it is one's.
+    pub(crate) fn tx(&self) -> Option<&Tx<'a>> {
+        match &self.source {
+            Source::Moment(..) => None,
+            Source::Within(tx) => Some(tx),
         }
     }
 
@@ -164,6 +181,30 @@ impl Heap {
         }
     }
 
+    /// Like [`Heap::view`], of what only holders of the lock `key` change: the lock is taken when
+    /// commits come between again and again.
+    pub(crate) fn view_locked<R>(
+        &self,
+        key: RawP,
+        mut body: impl FnMut(&View<'_>) -> Result<R>,
+    ) -> Result<R> {
+        for _ in 0..TRIES {
+            if let Some(answer) = self.try_view(&mut body) {
+                return answer;
+            }
+            std::hint::spin_loop();
+        }
+        let locked = self.tx(|tx| {
+            tx.lock(key)?;
+            body(&View::within(tx))
+        });
+        match locked {
+            // In a transaction of this thread nothing can be locked apart from it.
+            Err(Error::Nested) => self.view(body),
+            answer => answer,
+        }
+    }
+
     /// One try; `None`: a commit came between.
     fn try_view<R>(&self, body: &mut impl FnMut(&View<'_>) -> Result<R>) -> Option<Result<R>> {
         let core = self.core();
@@ -219,7 +260,7 @@ mod tests {
             })
             .unwrap();
         let mut calls = 0;
-        let seen = heap.view(|view| {
+        let seen = heap.view_locked(pointer.into(), |view| {
             calls += 1;
             let to = view.read(pointer)?;
             if calls == 1 {

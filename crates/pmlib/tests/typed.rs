@@ -1,5 +1,5 @@
-//! Goal: values come back as they were put, by whom they are of; a pointer that is wrong is an error
-//! of its cause. Method: the public face, in a crate without unsafe code.
+//! Goal: values come back as they were put; a pointer that is wrong is an error of its cause.
+//! Method: the public face, in a crate without unsafe code.
 #![forbid(unsafe_code)]
 
 use pmem::Pmem;

@@ -6,11 +6,11 @@
 use pmlib::planted::{BUGS, select};
 use yat::explore::{Options, explore};
 use yat::heap::kill::{Finds, What, kill_everywhere, race_everywhere};
-use yat::heap::{Heaps, killed, recovered, sets, shared};
+use yat::heap::{Heaps, containers, killed, recovered, sets, shared};
 use yat::program::Program;
 
 /// Which workload finds something, after how many images.
-fn found(workloads: &[Heaps], depth: usize) -> Option<(String, u64)> {
+fn found(workloads: &[impl Program], depth: usize) -> Option<(String, u64)> {
     let options = Options {
         depth,
         ..Options::default()
@@ -38,6 +38,9 @@ fn found_by_kill() -> Option<(String, u64)> {
     })
 }
 
+/// First words of bugs' names that workloads of containers and named roots are to find.
+const CONTAINERS: [&str; 6] = ["root", "vec", "string", "log", "segment", "queue"];
+
 #[test]
 fn each_is_found() {
     let mut missed = Vec::new();
@@ -48,10 +51,14 @@ fn each_is_found() {
             let alone = found(&sets(), 0).or_else(|| found(&shared(), 0));
             alone.or_else(|| found(&recovered(), 1))
         };
+        let name = bug.name.strip_prefix("bug-").unwrap_or(bug.name);
         let is_rescue = bug.name.contains("rescue") || bug.name.contains("the-dead");
-        let seen = match is_rescue {
-            true => found_by_kill(),
-            false => by_power(),
+        let seen = if is_rescue {
+            found_by_kill()
+        } else if CONTAINERS.iter().any(|word| name.starts_with(word)) {
+            found(&containers(), 0)
+        } else {
+            by_power()
         };
         match seen {
             Some((workload, images)) => println!("{}: {workload}, {images} images", bug.name),

@@ -63,4 +63,18 @@ bugs! {
         "chunks that the dead had reserved stay theirs";
     "bug-grown-before-table",
         "a heap has more chunks before their table is durable";
+    "bug-root-named-before-record",
+        "the list of named roots leads to one that is not there yet";
+    "bug-vec-length-before-record",
+        "a vector's length is stored in place before the record is durable";
+    "bug-string-head-before-record",
+        "a text's head is stored in place before the record is durable";
+    "bug-log-unfenced",
+        "an append returns before its record is durable";
+    "bug-log-length-believed",
+        "a log's record is one if it has a length";
+    "bug-segment-hashed",
+        "recovery compares a log's segment with what it was when it was made";
+    "bug-queue-front-before-record",
+        "a queue's front is stored in place before the record is durable";
 }

@@ -7,9 +7,12 @@
 //! Two processes that share a heap are two attachments to one file, in one thread: each is a CPU of
 //! its own.
 
+pub mod kept;
+mod kept_sets;
 pub mod kill;
 mod sets;
 
+pub use kept_sets::{containers, reopened};
 pub use sets::{killed, recovered, sets, shared, shared_recovered};
 
 use crate::program::{Moment, Program, accepts_equal};

@@ -1,0 +1,174 @@
+//! Bytes that are durable apart from the transactions' records
+//! (`docs/adr/0065-records-of-a-log-apart.md`).
+//!
+//! A log appends to its last segment with one fence and without a record of the lane. For that:
+//! - Its segments are made *apart*: their content is durable before the record that makes them, and
+//!   the record has no hash of it. So their content may change while recovery can still redo that
+//!   record.
+//! - Bytes are stored where no open record stores anything: behind what the segment holds. The
+//!   segment itself was given out by the allocator, after all records on its place were closed.
+//! - A *mark* tells the others of the run how far the segment is filled with what is durable. It is
+//!   a plain word in the segment, stored after the fence, or after the transaction's record is in
+//!   place. It has the run's number: no later run believes it.
+//! - A mark is *busy* while a record is being added. It stays so if that breaks off, and then says
+//!   less than is there; who finds it with the log's lock in hand looks at the bytes.
+
+use pmlib_format::WORD_BYTES;
+use pmlib_format::header::RUN_OFFSET;
+
+use crate::engine::Core;
+use crate::error::{Error, Result};
+use crate::pointer::RawP;
+use crate::tx::Tx;
+use crate::view::View;
+
+/// How far a segment is filled, bytes, as this run knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    /// Nobody has looked in this run, or an addition broke off.
+    Unknown,
+    Filled(u64),
+}
+
+impl Core {
+    /// A mark's word: the run above the words that are filled, and whether more are being added.
+    fn mark_word(&self, filled: u64, is_busy: bool) -> u64 {
+        let words = filled / WORD_BYTES;
+        debug_assert!(words < 1 << 31, "no record is so long");
+        self.mem.load_cached(RUN_OFFSET) << 32 | words << 1 | u64::from(is_busy)
+    }
+
+    /// The meaning of a word in this run: how much is filled, and whether it is busy.
+    fn mark_of(&self, word: u64) -> Option<(u64, bool)> {
+        let run = self.mem.load_cached(RUN_OFFSET) as u32;
+        let filled = u64::from(word as u32 >> 1) * WORD_BYTES;
+        ((word >> 32) as u32 == run && word != 0).then_some((filled, word & 1 != 0))
+    }
+}
+
+impl View<'_> {
+    /// The mark at `place`, of a container whose lock is `key`.
+    pub(crate) fn mark(&self, place: u64, key: RawP) -> Mark {
+        if let Some(tx) = self.tx() {
+            return tx.mark(place);
+        }
+        let core = self.core();
+        match core.mark_of(core.mem.load_cached(place)) {
+            None => Mark::Unknown,
+            Some((_, true)) if !core.is_locked(key.0) => Mark::Unknown,
+            Some((filled, _)) => Mark::Filled(filled),
+        }
+    }
+
+    /// The check of words that stand at `place`.
+    pub(crate) fn check(&self, place: u64, words: &[u64]) -> u64 {
+        // Never 0, which is where nothing was stored.
+        self.core().key.hash(place, words).max(1)
+    }
+}
+
+impl Tx<'_> {
+    /// Like [`Tx::alloc`]. The content is durable before the transaction's record, and is not part
+    /// of it: it may be changed without a record.
+    pub(crate) fn alloc_apart(&mut self, size: u64) -> Result<u64> {
+        let offset = self.alloc(size)?;
+        self.plan.is_apart |= !planted!("bug-segment-hashed");
+        Ok(offset)
+    }
+
+    /// A mark, as the holder of the container's lock sees it.
+    pub(crate) fn mark(&self, place: u64) -> Mark {
+        let of_plan = self.plan.marks.iter().find(|&&(other, _)| other == place);
+        let word = of_plan.map_or_else(|| self.core().mem.load_cached(place), |&(_, word)| word);
+        match self.core().mark_of(word) {
+            Some((filled, false)) => Mark::Filled(filled),
+            _ => Mark::Unknown,
+        }
+    }
+
+    /// Has a mark say so once the transaction has committed; `old`: what it says until then.
+    pub(crate) fn set_mark(&mut self, place: u64, old: u64, filled: u64) {
+        let word = self.core().mark_word(filled, false);
+        let known = self
+            .plan
+            .marks
+            .iter_mut()
+            .find(|(other, _)| *other == place);
+        if let Some((_, known)) = known {
+            *known = word;
+            return;
+        }
+        self.set_mark_busy(place, old);
+        self.plan.marks.push((place, word));
+    }
+
+    /// Has the mark of an object that this transaction makes say so once it has committed.
+    pub(crate) fn set_first_mark(&mut self, place: u64, filled: u64) {
+        let word = self.core().mark_word(filled, false);
+        self.plan.marks.push((place, word));
+    }
+
+    /// Leaves a mark as it is; for one in what the transaction frees.
+    pub(crate) fn forget_mark(&mut self, place: u64) {
+        self.plan.marks.retain(|&(other, _)| other != place);
+    }
+
+    fn set_mark_busy(&self, place: u64, filled: u64) {
+        let core = self.core();
+        let _window = core.mem.window();
+        core.mem.store(place, core.mark_word(filled, true));
+    }
+
+    /// Stores bytes at once, behind what the mark at `mark` says, and durably, whatever becomes of
+    /// the transaction; the mark says so after it.
+    pub(crate) fn store_apart(
+        &mut self,
+        mark: u64,
+        filled: u64,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        let core = self.core();
+        core.enter()?;
+        self.set_mark(mark, filled, filled + bytes.len() as u64);
+        let _window = core.mem.window();
+        core.mem.write_nt(at, bytes)?;
+        if !planted!("bug-log-unfenced") {
+            core.mem.fence();
+        }
+        match core.mem.failed() {
+            Some(offset) => Err(Error::Lost { offset }),
+            None => Ok(()),
+        }
+    }
+
+    /// Has a mark say how much was found, after it is durable: bytes from `last` on up to `end` may
+    /// not be, and behind `end` there are none after that.
+    pub(crate) fn settle(&mut self, mark: u64, filled: u64, found: Found) -> Result<()> {
+        let core = self.core();
+        let _window = core.mem.window();
+        if let Some((from, len)) = found.rest {
+            // Words that equal these would not be in a record.
+            core.mem.zero_nt(from, len);
+        }
+        let (from, len) = found.last;
+        if len > 0 {
+            core.mem.flush(from, len);
+        }
+        core.mem.fence();
+        core.mem.store(mark, core.mark_word(filled, false));
+        match core.mem.failed() {
+            Some(offset) => Err(Error::Lost { offset }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Parts of a segment that may not be durable: offsets and bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// The last record.
+    pub last: (u64, u64),
+    /// Bytes behind it that are not 0.
+    pub rest: Option<(u64, u64)>,
+}

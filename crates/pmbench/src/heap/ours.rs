@@ -75,7 +75,8 @@ impl Candidate for Ours {
                         match how {
                             How::Write => tx.write_bytes(area, at, &content)?,
                             How::Add => {
-                                let (words, _) = tx.edit_bytes(area, at, LINE)?.as_chunks_mut::<8>();
+                                let (words, _) =
+                                    tx.edit_bytes(area, at, LINE)?.as_chunks_mut::<8>();
                                 for word in words {
                                     *word = (u64::from_ne_bytes(*word) + 1).to_ne_bytes();
                                 }

@@ -43,7 +43,7 @@ impl PendingCommit {
         (word != 0).then_some(PendingCommit(word))
     }
 
-    /// As a lock keeps it.
+    /// The word, as a lock keeps it.
     #[inline]
     pub fn word(self) -> u64 {
         self.0

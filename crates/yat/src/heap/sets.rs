@@ -325,9 +325,20 @@ fn longer() -> Vec<Heaps> {
             one(1, &[Make(3, 900_000 / 2)]),
         ],
     );
+    // The chunks of a run are used by small objects at once.
+    let mut small: Vec<Step> = objects.clone();
+    small.push(one(0, &[Make(2, 70_000)]));
+    let small = workload(
+        &small,
+        &[
+            one(0, &[Edit(2, 10)]),
+            one(1, &[Free(2)]),
+            one(1, &[Make(3, 16)]),
+        ],
+    );
     // The heap grows.
     let mut full: Vec<Step> = objects.clone();
     full.push(one(0, &[Make(2, 600_000)]));
     let grown = workload(&full, &[one(0, &[Make(3, 400_000)]), one(1, &[Edit(3, 1)])]);
-    vec![ring, run, grown]
+    vec![ring, run, small, grown]
 }

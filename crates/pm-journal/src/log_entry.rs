@@ -31,7 +31,7 @@ impl Header {
         Header(pm.load(entry))
     }
 
-    /// The word, as it stands in the entry.
+    /// The word that stands in the entry.
     #[inline]
     pub fn word(self) -> u64 {
         self.0

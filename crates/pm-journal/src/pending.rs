@@ -43,7 +43,7 @@ impl PendingCommit {
         (word != 0).then_some(PendingCommit(word))
     }
 
-    /// The word, as a lock keeps it.
+    /// The word that a lock keeps.
     #[inline]
     pub fn word(self) -> u64 {
         self.0

@@ -29,7 +29,7 @@ use crate::packed::checked_value;
 use crate::shared::{Memory, Record, this_run};
 use crate::space::Space;
 
-/// What the next heap that this process opens is called.
+/// The id of the next heap that this process opens.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// The locks of a heap's file by which a process comes in.
@@ -201,7 +201,7 @@ impl Core {
             rescue::recover_dead(self)?;
         }
         let is_last = is_alone();
-        // What is left open in lanes, whoever uses them next makes durable.
+        // Records left open in lanes are made durable by the lanes' next users.
         for lane in 0..if is_last { self.header.lanes } else { 0 } {
             self.quiet(&mut self.lease(lane), &[])?;
         }

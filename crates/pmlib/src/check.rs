@@ -1,8 +1,9 @@
 //! The check of a record: a keyed hash by which recovery tells a whole record from a torn one.
 //!
 //! NH, the universal hash of UMAC (Black et al., CRYPTO 1999), of blocks of 128 words, whose
-//! results are chained. What a crash leaves of a record hashes like all of it with a probability of
-//! 2^-64. The key is the heap's, so that bytes of an object can't be made to look like a record.
+//! results are chained. The rest of a record that a crash leaves hashes like all of it with a
+//! probability of 2^-64. The key is the heap's, so that bytes of an object can't be made to look
+//! like a record.
 
 /// Words of a block.
 const BLOCK_WORDS: usize = 128;
@@ -63,7 +64,7 @@ impl Key {
 mod tests {
     use super::*;
 
-    /// Whatever subset of the words is still the old one, the hash is another.
+    /// The hash is another, whichever subset of the words is still the old one.
     #[test]
     fn a_torn_record_hashes_otherwise() {
         let key = Key::new(7);

@@ -270,7 +270,8 @@ mod tests {
         );
     }
 
-    /// What is written over is not read but for the words at its ends, is seen, joined and logged.
+    /// A range written over is not read but for the words at its ends; it is seen, joined and
+    /// logged.
     #[test]
     fn a_range_is_written_over_without_a_look() {
         let mut copies = Copies::default();
@@ -290,7 +291,7 @@ mod tests {
         copies.diff(&mut entries);
         let offsets: Vec<u64> = entries.steps().map(|step| step.offset).collect();
         assert_eq!(offsets, [8, 16, 40]);
-        // Of a second one, what was written before stays, and so does what is around.
+        // A second write leaves the bytes of the first, and those around it.
         copies.write(20, &[9; 40], load).unwrap();
         let joined = copies.edit(8, 64, load).unwrap();
         let expected: Vec<u8> = (8..64)

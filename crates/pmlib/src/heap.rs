@@ -43,7 +43,7 @@ pub struct Options {
     /// Bytes to which it may grow; 0: 1 TiB in a file, and not at all in memory. Address space for
     /// 1 TiB is kept, or for what the process may have.
     pub max: u64,
-    /// What the heap's name and its records' checks are made from; 0: chance.
+    /// The seed of the heap's name and of its records' checks; 0: chance.
     pub seed: u64,
     /// The treatment of a process that holds a lock and does not run.
     pub stalled: Stalled,
@@ -151,7 +151,7 @@ impl Heap {
     /// Opens the heap in `mem`, which no other process may have.
     ///
     /// # Errors
-    /// As [`Heap::open`].
+    /// Those of [`Heap::open`].
     pub fn attach(mem: Pmem) -> Result<Heap> {
         Heap::attach_by(mem, None, &Options::default())
     }
@@ -232,7 +232,7 @@ impl Heap {
     /// Ends such a transaction.
     ///
     /// # Errors
-    /// As [`Heap::tx`].
+    /// Those of [`Heap::tx`].
     #[doc(hidden)]
     pub fn commit(&self, tx: Tx<'_>) -> Result<()> {
         tx.commit()
@@ -275,7 +275,7 @@ impl Heap {
         self.core.spans.chunks() * CHUNK_BYTES
     }
 
-    /// What the heap lies on, and so what its transactions survive.
+    /// The medium that the heap lies on. It decides what its transactions survive.
     #[must_use]
     pub fn medium(&self) -> &pmem::Medium {
         self.core.mem.medium()
@@ -300,7 +300,7 @@ impl Heap {
 impl Drop for Heap {
     fn drop(&mut self) {
         if self.closes {
-            // What can't be left clean is recovered by the next opener.
+            // A heap that can't be left clean is recovered by its next opener.
             let _ = self.core.leave();
         }
     }

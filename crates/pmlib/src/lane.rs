@@ -56,7 +56,7 @@ pub(crate) enum Freed {
     Chunks(u64, u64),
 }
 
-/// What one record is to do.
+/// The work of one record.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
     pub entries: Entries,
@@ -91,7 +91,7 @@ pub(crate) struct Lane {
     last_record: u64,
     /// Records up to this one are in place for good: the next record says so.
     done: u64,
-    /// As the medium says durably.
+    /// The last stamp whose closing is durable on the medium.
     settled: u64,
     /// Where the next record goes: where the last one ends.
     head: u64,
@@ -280,7 +280,7 @@ impl Core {
             lane.chunks.push(span.entry(chunk) / CHUNK_BYTES);
         }
         for freed in &change.freed {
-            // Whoever gets them next stores there without a record: none of before may be redone.
+            // Their next owner stores there without a record: no earlier record may be redone.
             if let &Freed::Chunks(first, chunks) = freed
                 && !planted!("bug-freed-run-unordered")
             {
@@ -405,8 +405,9 @@ impl Core {
         }
     }
 
-    /// What other lanes' last records in these chunks ask of this one before its fence. Of each
-    /// lane those that are to be closed after it stay in `superseded`, the greatest alone.
+    /// Flushes what other lanes' last records in these chunks have stored, before this record's
+    /// fence. The records to be closed after it stay in `superseded`, the greatest alone of each
+    /// lane.
     fn follow(&self, lane: &mut Lane) -> Result<()> {
         if lane.superseded.is_empty() {
             return Ok(());
@@ -551,7 +552,7 @@ impl Core {
         let entries = change.entries.words();
         let count = lane.superseded.len();
         assert!(count <= SUPERSEDED_MAX, "at most one of each lane");
-        // What is in place for good now, and not what will be when the record is durable.
+        // The record says which ones are in place for good now, and not when it is durable itself.
         let done = if planted!("bug-closed-before-homes") {
             lane.last
         } else {
@@ -658,7 +659,7 @@ impl Core {
         Ok(())
     }
 
-    /// What a fence has made durable is made known.
+    /// Makes known the record that a fence has made durable.
     fn fenced(&self, lane: &mut Lane, start: u64) {
         let line = self.places.lane_line(lane.index);
         (lane.settled, lane.done) = (lane.done, lane.last);

@@ -119,8 +119,8 @@ impl Core {
         }
     }
 
-    /// Sleeps until somebody opens the lock, or for a while. Who holds it then and is dead is
-    /// cleaned up after. Answers the holder.
+    /// Sleeps until somebody opens the lock, or for a while. A holder that is dead then is cleaned
+    /// up after. Answers the holder.
     fn sleep(&self, line: u64) -> u64 {
         let word = self.mem.load_cached(line);
         if word == 0 {

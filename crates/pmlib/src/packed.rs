@@ -36,8 +36,9 @@ pub(crate) fn closed_of(word: u64) -> Option<u64> {
     (word == closed_word(stamp)).then_some(stamp)
 }
 
-/// What a record's head says is in place for good, with a check of the head: most of what stands
-/// where no record begins is not taken for one, and not read to where it seems to end.
+/// The word of a record's head that says which records are in place for good, with a check of the
+/// head. Most words where no record begins are not taken for a head by it, and not read to where it
+/// seems to end.
 pub(crate) fn done_word(done: u64, stamp: u64, size: u64) -> u64 {
     done | stamp_check(done ^ stamp.rotate_left(20) ^ size.rotate_left(40)) << STAMP_BITS
 }

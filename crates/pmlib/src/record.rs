@@ -2,7 +2,7 @@
 
 use pmlib_format::record::{ENTRY_CLEAR, ENTRY_FRESH, ENTRY_SET, ENTRY_WORDS_MAX, ENTRY_WRITE};
 
-/// What one entry does.
+/// The effect of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act<'a> {
     Write(&'a [u64]),

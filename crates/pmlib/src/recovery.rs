@@ -86,7 +86,7 @@ impl Core {
                 self.mem.fence();
             }
         }
-        // What is stored from here on may overwrite records, and what they say.
+        // Stores from here on may overwrite records, and the words that they name.
         if planted!("bug-recovery-closes-at-once") {
             self.mem.fence();
         }

@@ -10,7 +10,8 @@
 //!    back with the chunk's next user (`crates/pmlib/src/space.rs`).
 //! 4. The dead threads' locks are opened, and then their lanes.
 //!
-//! Each step may be repeated: who finds a cleaner dead begins anew. No lock is waited for.
+//! Each step may be repeated: a process that finds a cleaner dead begins anew. No lock is waited
+//! for.
 
 use pmlib_format::LINE_BYTES;
 use pmlib_format::chunk::{

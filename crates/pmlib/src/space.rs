@@ -1,7 +1,8 @@
 //! Which chunks are free, which have room for objects of a class, and places in them.
 //!
-//! What is true stands in the heap, for all processes; each has beside it what it believes
-//! ([`Space`]) so that it finds room without a look at everything. Whose a chunk is, its line says:
+//! The truth stands in the heap, for all processes. Each has beside it what it believes
+//! ([`Space`]), so that it finds room without a look at everything. A chunk's line says whose it
+//! is:
 //!
 //! - Nobody's and free, or nobody's and one of objects: a transaction takes it by a CAS.
 //! - A lane's: its transaction has reserved the chunk, or takes places from it. It stays so until
@@ -14,7 +15,7 @@
 //! A freed place keeps its bit in the second bitmap, and a freed run's chunks are not taken, until
 //! the last record that changed the chunk is closed durably, and so all records before it: until
 //! then recovery may redo records that stored there. Then the second bitmap becomes what the first
-//! one is. What a dead process had reserved comes back in the same way.
+//! one is. Places that a dead process had reserved come back in the same way.
 //!
 //! A chunk is *claimed* by the transaction whose record makes it a chunk of objects.
 
@@ -205,7 +206,7 @@ impl Core {
         Some(Entry::of(self.mem.load(span.entry(chunk))))
     }
 
-    /// What may be an object at `offset`, by its chunk's entry: whether it is one, its bit says.
+    /// The object that may be at `offset`, by its chunk's entry; its bit says whether it is one.
     pub fn place_of(&self, offset: u64) -> Option<Object> {
         let chunk = offset / CHUNK_BYTES;
         let entry = self.entry(chunk)?;

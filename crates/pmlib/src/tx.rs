@@ -20,7 +20,7 @@ use crate::packed::{root_of, root_word};
 use crate::pointer::RawP;
 use crate::space::{Claim, Object, Place, class_of};
 
-/// Of more bytes of new objects than these, a second wait costs less than to hash them.
+/// A second wait costs less than to hash more bytes of new objects than these.
 const HASHED_MAX: u64 = 64 << 10;
 /// More lines that are asked for at once would drive each other out.
 const PREFETCHED_MAX: u64 = 4 << 10;
@@ -44,7 +44,7 @@ struct Made {
     word: u64,
 }
 
-/// What a transaction is going to do.
+/// The work that a transaction is going to do.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plan {
     copies: Copies,
@@ -351,7 +351,7 @@ impl<'h> Tx<'h> {
             .edit(first, first + len, |at, to| core.read_stable(at, to))
     }
 
-    /// Writes over bytes of an object from `start` on. What stood there is not read, and so not
+    /// Writes over bytes of an object from `start` on. The old bytes are not read, and so not
     /// waited for; two transactions that write over the same words are not kept apart.
     ///
     /// # Errors
@@ -436,14 +436,14 @@ impl<'h> Tx<'h> {
     /// Locks several objects, in an order in which no circle can close among those who do so.
     ///
     /// # Errors
-    /// As [`Tx::lock`].
+    /// Those of [`Tx::lock`].
     pub fn lock_all<O: Into<RawP>>(&mut self, objects: impl IntoIterator<Item = O>) -> Result<()> {
         let mut sorted: Vec<RawP> = objects.into_iter().map(O::into).collect();
         sorted.sort_by_key(|&RawP(offset)| self.core.lock_line(offset));
         sorted.into_iter().try_for_each(|object| self.lock(object))
     }
 
-    /// As [`Tx::lock`], if nobody has it; whether it is locked now.
+    /// Locks as [`Tx::lock`] does, if nobody has it; whether it is locked now.
     ///
     /// # Errors
     /// A heap that can't be used.
@@ -521,7 +521,7 @@ impl<'h> Tx<'h> {
         Ok(())
     }
 
-    /// What its record is to do, but for new objects' content.
+    /// The work of its record, but for new objects' content.
     fn plan_change(&self, change: &mut Change) -> Result<()> {
         let plan = &self.plan;
         for &claim in &plan.claims {

@@ -19,7 +19,7 @@ pub struct Target {
     /// PMFS, so that the others are its peers.
     #[serde(default)]
     pub ours: bool,
-    /// What nobody can be better than: no peer, but shown beside.
+    /// A limit that nobody can be better than: no peer, but shown beside.
     #[serde(default)]
     pub limit: bool,
     /// The things that have to be there.

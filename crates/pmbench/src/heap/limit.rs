@@ -1,4 +1,4 @@
-//! What the memory itself takes: a record stored past the caches, one fence, the lines in place
+//! The time of the memory itself: a record stored past the caches, one fence, the lines in place
 //! stored and flushed. Nothing is looked up, hashed or locked.
 
 use super::{Candidate, Content, How, LINE, Sequence};

@@ -4,7 +4,7 @@
 //!
 //! Method: all stand on one tmpfs, flush by the same instruction, and meet the same lines of an
 //! area, and the same objects, in the same order, which no cache and no prefetcher foresees. They
-//! take turns. As many objects are made as were freed, in their slots.
+//! take turns. The objects made are as many as those freed, in their slots.
 
 mod limit;
 mod ours;
@@ -22,7 +22,7 @@ use theirs::Theirs;
 
 /// Bytes of a line.
 const LINE: u64 = 64;
-/// What the sequence of lines goes on by: odd, so that it meets each of 2^k lines once. The same in
+/// The step of the sequence of lines: odd, so that it meets each of 2^k lines once. The same in
 /// `bench/heap/pmemobj.c`.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -268,7 +268,7 @@ fn print(report: &Report, options: &Options, name: &str, row: &[Figures; 3]) {
     let times = Some(ratio(theirs, ours)).filter(|times| times.is_finite());
     if report.json {
         let ns = |figures: &Figures| (!figures.0.is_empty()).then(|| figures.0.clone());
-        // Of one candidate alone: the others have no median.
+        // One candidate alone has a median; the others have none.
         let alone = row.iter().find(|figures| !figures.0.is_empty());
         println!(
             "{}",

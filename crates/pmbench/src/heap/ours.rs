@@ -29,7 +29,7 @@ impl Ours {
         };
         let bytes = mib << 20;
         let path = dir.join("pmlib");
-        // As long as the pool beside it is.
+        // The heap is as long as the pool beside it.
         let heap = Heap::create(&path, 4 * bytes + (64 << 20), &options)?;
         let make = |bytes| heap.tx(|tx| tx.alloc(bytes));
         let (area, table) = (make(bytes)?, make(bytes)?);

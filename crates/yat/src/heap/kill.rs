@@ -86,7 +86,7 @@ impl Third {
         let (path, options, observer) = (path.to_path_buf(), *options, pauser.clone());
         let thread = std::thread::spawn(move || {
             let done = quietly(|| Third::run(&path, &options, variant, &observer));
-            // Whatever went wrong before it paused shows at its end.
+            // An error before it paused shows at its end.
             let _ = observer.paused.try_send(());
             done.and_then(|done| done.map_err(text))
         });

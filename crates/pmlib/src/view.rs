@@ -174,7 +174,7 @@ impl Heap {
                 return answer;
             }
             spins += 1;
-            if spins % SPINS == 0 {
+            if spins.is_multiple_of(SPINS) {
                 std::thread::yield_now();
             }
             std::hint::spin_loop();

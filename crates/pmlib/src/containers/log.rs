@@ -128,10 +128,11 @@ fn head(view: &View<'_>, place: Field<PLog>) -> Result<LogRaw> {
     Ok(raw)
 }
 
-fn segment(view: &View<'_>, offset: u64) -> Result<Segment> {
+/// The segment at an offset that stands at or behind `named_at`.
+fn segment(view: &View<'_>, offset: u64, named_at: u64) -> Result<Segment> {
     let mut bytes = [0; SEGMENT_HEAD_BYTES as usize];
-    inside(view.read_bytes(offset, 0, &mut bytes), SEGMENT, offset)?;
-    let size = inside(view.size_of(offset), SEGMENT, offset)?;
+    inside(view.read_bytes(offset, 0, &mut bytes), SEGMENT, named_at)?;
+    let size = inside(view.size_of(offset), SEGMENT, named_at)?;
     let raw = SegmentRaw::read_from_bytes(&bytes).map_err(|_| Error::Broken)?;
     let room = size.saturating_sub(SEGMENT_HEAD_BYTES).min(u32::MAX.into()) & !7;
     if room < RECORD_HEAD_BYTES || raw.start.checked_add(room).is_none() {
@@ -147,7 +148,7 @@ fn segment(view: &View<'_>, offset: u64) -> Result<Segment> {
 
 /// The segment after one; positions only grow, so that no circle is followed.
 fn after(view: &View<'_>, before: &Segment) -> Result<Segment> {
-    let next = segment(view, before.next)?;
+    let next = segment(view, before.next, before.offset)?;
     let distance = next.start.checked_sub(before.start);
     if distance.is_none_or(|distance| distance == 0 || distance > before.room) {
         return damaged(SEGMENT, RawP(before.offset));
@@ -157,7 +158,7 @@ fn after(view: &View<'_>, before: &Segment) -> Result<Segment> {
 
 /// The last segment, and how far it is filled; `None`: nobody knows yet.
 fn last_part(view: &View<'_>, raw: &LogRaw, at: RawP) -> Result<Option<Part>> {
-    let segment = segment(view, raw.last)?;
+    let segment = segment(view, raw.last, at.0)?;
     if segment.next != 0 {
         return damaged(HEAD, at);
     }
@@ -191,7 +192,7 @@ fn part_of(
     first: u64,
     position: u64,
 ) -> Result<Option<Part>> {
-    let mut here = segment(view, first)?;
+    let mut here = segment(view, first, at.0)?;
     if position < here.start {
         return damaged(HEAD, at);
     }
@@ -297,7 +298,7 @@ fn settle(tx: &mut Tx<'_>, place: Field<PLog>) -> Result<u64> {
         if raw.last == 0 {
             return Ok(0);
         }
-        let segment = segment(&view, raw.last)?;
+        let segment = segment(&view, raw.last, place.place().0)?;
         let mut data = vec![0u64; segment.room as usize / 8];
         let bytes = data.as_mut_bytes();
         inside(
@@ -446,8 +447,8 @@ fn append_segment(
     tx.set_first_mark(offset + MARK, taken);
     if raw.kept_bytes > 0 {
         let kept = (start + taken).saturating_sub(raw.kept_bytes);
-        drop_segments(tx, &mut raw, kept)?;
-        let first = self::segment(&View::within(tx), raw.first)?;
+        drop_segments(tx, &mut raw, place.place(), kept)?;
+        let first = self::segment(&View::within(tx), raw.first, place.place().0)?;
         raw.front = raw.front.max(first.start);
     }
     tx.write(place, &PLog { raw })?;
@@ -455,10 +456,10 @@ fn append_segment(
 }
 
 /// Frees segments all of whose records are before a position, but not the last one.
-fn drop_segments(tx: &mut Tx<'_>, raw: &mut LogRaw, position: u64) -> Result<()> {
+fn drop_segments(tx: &mut Tx<'_>, raw: &mut LogRaw, at: RawP, position: u64) -> Result<()> {
     loop {
         let view = View::within(tx);
-        let first = segment(&view, raw.first)?;
+        let first = segment(&view, raw.first, at.0)?;
         if first.next == 0 || after(&view, &first)?.start > position {
             return Ok(());
         }
@@ -490,7 +491,7 @@ fn trim(tx: &mut Tx<'_>, place: Field<PLog>, position: u64) -> Result<()> {
             None => return damaged(HEAD, at),
         };
     }
-    drop_segments(tx, &mut raw, position)?;
+    drop_segments(tx, &mut raw, place.place(), position)?;
     raw.front = position;
     tx.write(place, &PLog { raw })
 }
@@ -503,7 +504,7 @@ pub(super) fn clear(tx: &mut Tx<'_>, place: Field<PLog>) -> Result<()> {
     }
     let part = last_locked(tx, place, &raw)?;
     let end = part.segment.start + part.filled;
-    drop_segments(tx, &mut raw, end)?;
+    drop_segments(tx, &mut raw, place.place(), end)?;
     if raw.first != raw.last {
         return damaged(HEAD, place.place());
     }
@@ -524,7 +525,7 @@ pub(super) fn take_first(tx: &mut Tx<'_>, place: Field<PLog>) -> Result<Option<V
         return Ok(None);
     };
     raw.front = next;
-    drop_segments(tx, &mut raw, next)?;
+    drop_segments(tx, &mut raw, place.place(), next)?;
     if planted!("bug-queue-front-before-record") {
         let at = place.place().0 + std::mem::offset_of!(LogRaw, front) as u64;
         let _window = tx.core().mem.window();
@@ -682,7 +683,7 @@ impl<W: Within> Records<W> {
                 return Ok(Some(None));
             }
             // Segments go from the front: a later one than the first is in the chain.
-            let first = segment(view, raw.first)?;
+            let first = segment(view, raw.first, at.0)?;
             let from = known.filter(|&(_, start)| start >= first.start);
             let from = from.map_or(raw.first, |(offset, _)| offset);
             let Some(part) = part_of(view, raw, at, from, position)? else {

@@ -5,9 +5,9 @@ use crate::chunk::CLASS_BYTES;
 
 /// Bytes of a lane, unless a heap is small.
 pub const LANE_BYTES: u64 = 64 << 10;
-/// The lane's first line: its first word is `closed`, a stamp. All records up to it are in place for
-/// good, or up to the `done` of the lane's last whole record, whichever is greater. A stamp has 52
-/// bits; the 12 above are a check of it.
+/// The lane's first line: its first word is `closed`, a stamp. All records up to it are in place
+/// for good, or up to the `done` of the lane's last whole record, whichever is greater. A stamp has
+/// 52 bits; the 12 above are a check of it.
 pub const CLOSED_OFFSET: u64 = 0;
 /// Where the ring begins in a lane.
 pub const RING_OFFSET: u64 = LINE_BYTES;

@@ -8,8 +8,8 @@
 //! | 2 | words of the record (32 bits), superseded records (16), flags (16) |
 //! | 3 | `done`, a stamp (52 bits), below 12 bits of a check of the head |
 //!
-//! All of the lane's records up to `done` are in place for good. The check of the head keeps most of
-//! what stands where no record begins from being read as one.
+//! All of the lane's records up to `done` are in place for good. The check of the head keeps most
+//! of what stands where no record begins from being read as one.
 //!
 //! An entry is a word, from its low end: kind (2 bits), words (20), offset / 8 (42); then those
 //! words. A record that is [`FLAG_OUTSIDE`] has instead the offset, the words and the hash of its

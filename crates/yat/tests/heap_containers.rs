@@ -1,6 +1,6 @@
-//! Goal: whatever power loss leaves of a heap's containers and named roots, they hold what committed
-//! and nothing else, and no object is lost. Method: every crash image of workloads on a small heap
-//! with two lanes; of some also crashes of recoveries, to depth two.
+//! Goal: whatever power loss leaves of a heap's containers and named roots, they hold what
+//! committed and nothing else, and no object is lost. Method: every crash image of workloads on a
+//! small heap with two lanes; of some also crashes of recoveries, to depth two.
 
 use yat::explore::{Counts, Options, explore};
 use yat::heap::kept::Kept;

@@ -1,6 +1,6 @@
 //! Transactions of the heap beside those of libpmemobj, and beside what the memory itself takes for
-//! the same: one range of 64 bytes written over, ten, the same read and changed, an object freed, an
-//! object made and published.
+//! the same: one range of 64 bytes written over, ten, the same read and changed, an object freed,
+//! an object made and published.
 //!
 //! Method: all stand on one tmpfs, flush by the same instruction, and meet the same lines of an
 //! area, and the same objects, in the same order, which no cache and no prefetcher foresees. They

@@ -347,8 +347,8 @@ impl<'a> Arena<'a> {
         if after != seen {
             return Err(format!("then power loss: {after:?}, before it: {seen:?}"));
         }
-        // The same if nothing is lost but the processes. All that is volatile is made anew then, and
-        // there is no more room.
+        // The same if nothing is lost but the processes. All that is volatile is made anew then,
+        // and there is no more room.
         let anew = attached(&image(&self.path)).map_err(|text| format!("all dead: {text}"))?;
         check(&anew).map_err(|text| format!("all dead: {text}"))?;
         let after = look(&anew).map_err(text)?;

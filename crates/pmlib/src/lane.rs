@@ -32,9 +32,7 @@ use std::ops::{Deref, DerefMut};
 
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::LINE_BYTES;
-use pmlib_format::chunk::{
-    GROUP_BYTES, GROUP_CHUNKS, KIND_FREE, KIND_OBJECTS, KIND_RUN, USE_RUN, bitmap_words,
-};
+use pmlib_format::chunk::{GROUP_BYTES, GROUP_CHUNKS, KIND_FREE, KIND_RUN, USE_RUN};
 use pmlib_format::lane::{
     CLOSED_OFFSET, DONE_OFFSET, HEAD_OFFSET, LANE_OWNER_OFFSET, LAST_OFFSET, LAST_RECORD_OFFSET,
     SETTLED_OFFSET,
@@ -43,41 +41,12 @@ use pmlib_format::record::{FLAG_OUTSIDE, HEAD_WORDS, SUPERSEDED_MAX};
 use pmshare::holder::thread_tag;
 use pmshare::{owner, rescue};
 
+use crate::change::{Change, Freed};
 use crate::engine::Core;
 use crate::error::{Error, Result};
-use crate::packed::{Entry, Ticket, closed_of, closed_word, done_of, done_word};
-use crate::record::{Act, Entries, Step, steps};
-use crate::space::{Claim, Place, Room};
-
-/// Room that may be taken again once the closing of the record that freed it is durable.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Freed {
-    Place(Place),
-    Chunks(u64, u64),
-}
-
-/// The work of one record.
-#[derive(Debug, Default)]
-pub(crate) struct Change {
-    pub entries: Entries,
-    /// Entries of the chunk table, each with what it has to be before.
-    pub table: Vec<(u64, Entry, Entry)>,
-    /// To be had again when the record is closed.
-    pub freed: Vec<Freed>,
-}
-
-impl Change {
-    /// Forgets everything but its memory.
-    pub fn clear(&mut self) {
-        self.entries.clear();
-        self.table.clear();
-        self.freed.clear();
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.entries.words().is_empty() && self.table.is_empty()
-    }
-}
+use crate::packed::{Ticket, closed_of, closed_word, done_of, done_word};
+use crate::record::{Act, Step, steps};
+use crate::space::{Claim, Room};
 
 /// A lane, by the thread that has it.
 #[derive(Debug, Default)]
@@ -784,18 +753,5 @@ impl Drop for BreaksOff<'_> {
     fn drop(&mut self) {
         self.0.broke();
         rescue::clean_after_thread(self.0, thread_tag());
-    }
-}
-
-impl Change {
-    /// Makes a claimed chunk one of objects, of which there are none. Before any of its bits is
-    /// set.
-    pub fn claim(&mut self, core: &Core, claim: Claim) -> Result<()> {
-        let before = core.entry(claim.chunk).ok_or(Error::Broken)?;
-        let after = before.becomes(KIND_OBJECTS, claim.class, 1);
-        self.table.push((claim.chunk, before, after));
-        let none = vec![0; bitmap_words(claim.class) as usize];
-        self.entries.write(claim.chunk * CHUNK_BYTES, &none);
-        Ok(())
     }
 }

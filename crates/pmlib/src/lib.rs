@@ -22,6 +22,7 @@ pub mod planted;
 
 mod apart;
 mod attach;
+mod change;
 mod check;
 pub mod containers;
 mod copies;

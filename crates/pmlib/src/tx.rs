@@ -11,10 +11,11 @@ use pmshare::holder::thread_tag;
 use pmshare::patrol;
 use zerocopy::IntoBytes;
 
+use crate::change::{Change, Freed};
 use crate::copies::Copies;
 use crate::engine::Core;
 use crate::error::{Error, Result};
-use crate::lane::{Change, Freed, Lease};
+use crate::lane::Lease;
 use crate::locks::Patience;
 use crate::packed::{root_of, root_word};
 use crate::pointer::RawP;

@@ -63,7 +63,7 @@ impl Objects {
         self.heap.tx(|tx| {
             (0..ranges).try_for_each(|_| {
                 let (at, _) = self.line();
-                let bytes = tx.edit(self.area, at, LINE)?;
+                let bytes = tx.edit_bytes(self.area, at, LINE)?;
                 bytes
                     .iter_mut()
                     .for_each(|byte| *byte = byte.wrapping_add(1));
@@ -76,7 +76,7 @@ impl Objects {
     fn make(&self, at: u64) -> Result<(), Error> {
         self.heap.tx(|tx| {
             let object = tx.alloc(LINE)?;
-            tx.edit(object, 0, LINE)?.fill(1);
+            tx.edit_bytes(object, 0, LINE)?.fill(1);
             tx.write_bytes(self.slots, at, &object.to_le_bytes())
         })
     }
@@ -84,7 +84,7 @@ impl Objects {
     /// Frees the object of a slot.
     fn free(&self, at: u64) -> Result<(), Error> {
         self.heap.tx(|tx| {
-            let slot = tx.edit(self.slots, at, 8)?;
+            let slot = tx.edit_bytes(self.slots, at, 8)?;
             let object = u64::from_le_bytes(std::array::from_fn(|at| slot[at]));
             slot.fill(0);
             tx.free(object)
@@ -92,7 +92,7 @@ impl Objects {
     }
 }
 
-/// What a call takes when the one before was the same.
+/// Figures of a call when the one before was the same.
 fn cost(objects: &Objects, call: impl Fn(&Objects) -> Result<(), Error>) -> Counters {
     for _ in 0..WARM {
         call(objects).unwrap();

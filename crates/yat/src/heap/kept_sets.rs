@@ -148,12 +148,17 @@ fn logs() -> Vec<Kept> {
             ],
         ],
     ));
+    sets.extend(rings());
+    sets
+}
+
+fn rings() -> Vec<Kept> {
     let ring = [
         Alone(0, AppendRing(120)),
         Alone(0, AppendRing(120)),
         Alone(0, AppendRing(120)),
     ];
-    sets.extend(all(
+    all(
         &ring,
         &[
             vec![
@@ -166,8 +171,7 @@ fn logs() -> Vec<Kept> {
                 Alone(0, AppendRing(8)),
             ],
         ],
-    ));
-    sets
+    )
 }
 
 fn queues() -> Vec<Kept> {

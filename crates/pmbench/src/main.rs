@@ -134,6 +134,8 @@ enum What {
     Windows(windows::Options),
     /// Transactions of the persistent heap, beside libpmemobj's and the memory's own limit.
     Heap(heap::Options),
+    /// Opening a persistent heap that was left clean, by a kill or by power loss.
+    HeapOpen(heap::opening::Options),
     /// A process of `sharing`.
     #[command(hide = true)]
     Worker {
@@ -199,6 +201,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Some(What::Mapped(options)) => mapped::run(&report, &options),
         Some(What::Windows(options)) => windows::run(&report, &options),
         Some(What::Heap(options)) => heap::run(&report, &options),
+        Some(What::HeapOpen(options)) => heap::opening::run(&report, &options),
         Some(What::Worker { pool, number }) => sharing::worker(&pool, number),
         Some(What::Bounded(options)) => bounded::run(&options),
         Some(What::Mount { dir }) => mount::run(&report, &dir),

@@ -7,6 +7,7 @@
 //! take turns. The objects made are as many as those freed, in their slots.
 
 mod limit;
+pub mod opening;
 mod ours;
 mod theirs;
 

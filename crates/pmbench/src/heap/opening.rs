@@ -125,10 +125,10 @@ fn leave(path: &Path, left: Left) -> anyhow::Result<()> {
         return Ok(());
     }
     let heap = Heap::open(path, &heap_options())?;
-    let root = heap.root()?;
+    let root = heap.root_offset()?;
     for number in 0..LAST {
         heap.tx(|tx| {
-            let bytes = tx.edit(root, number * LINE, LINE)?;
+            let bytes = tx.edit_bytes(root, number * LINE, LINE)?;
             bytes.iter_mut().for_each(|byte| *byte ^= 1);
             Ok::<_, Error>(())
         })?;
@@ -166,7 +166,7 @@ mod tests {
         for left in [Left::Clean, Left::Killed, Left::PowerLost] {
             leave(&path, left).unwrap();
             let heap = Heap::open(&path, &heap_options()).unwrap();
-            assert!(heap.root().unwrap() != 0, "{left:?}");
+            assert!(heap.root_offset().unwrap() != 0, "{left:?}");
             assert_eq!(heap.check().unwrap().objects, 2001, "{left:?}");
             heap.close().unwrap();
         }

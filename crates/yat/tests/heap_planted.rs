@@ -6,7 +6,7 @@
 use pmlib::planted::{BUGS, select};
 use yat::explore::{Options, explore};
 use yat::heap::kill::{Finds, What, kill_everywhere, race_everywhere};
-use yat::heap::{Heaps, containers, killed, recovered, sets, shared};
+use yat::heap::{containers, killed, recovered, sets, shared};
 use yat::program::Program;
 
 /// Which workload finds something, after how many images.

@@ -250,9 +250,7 @@ impl Core {
         }
         for freed in &change.freed {
             // Their next owner stores there without a record: no earlier record may be redone.
-            if let &Freed::Chunks(first, chunks) = freed
-                && !planted!("bug-freed-run-unordered")
-            {
+            if let &Freed::Chunks(first, chunks) = freed {
                 lane.chunks.extend(first..first + chunks);
             }
         }

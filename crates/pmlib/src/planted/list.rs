@@ -47,8 +47,6 @@ bugs! {
         "recovery redoes the lanes one after the other, not by their stamps";
     "bug-recovery-closes-at-once",
         "recovery closes the lanes in no order";
-    "bug-freed-run-unordered",
-        "a run is freed without a look at the last records of its chunks";
     "bug-unsettled-chunk-given-out",
         "a chunk's freed places are given out before the record that freed them is closed";
     "bug-rescue-unlocks-first",

@@ -106,7 +106,8 @@ const SPARE_MAX: usize = 4;
 /// A lane that this thread has, until this is dropped.
 pub(crate) struct Lease<'h> {
     core: &'h Core,
-    lane: Boxed,
+    /// There until the drop.
+    lane: Option<Boxed>,
     /// It names the thread.
     of: PhantomData<*const ()>,
 }
@@ -115,19 +116,19 @@ impl Deref for Lease<'_> {
     type Target = Lane;
 
     fn deref(&self) -> &Lane {
-        &self.lane
+        self.lane.as_deref().expect("there until the drop")
     }
 }
 
 impl DerefMut for Lease<'_> {
     fn deref_mut(&mut self) -> &mut Lane {
-        &mut self.lane
+        self.lane.as_deref_mut().expect("there until the drop")
     }
 }
 
 impl Lease<'_> {
     fn owner(&self) -> u64 {
-        self.core.lane_owner(self.lane.index)
+        self.core.lane_owner(self.index)
     }
 
     /// Whether the lane is another's by now: after a commit that broke off it was cleaned up after.
@@ -143,10 +144,10 @@ impl Drop for Lease<'_> {
         if pmem::life::number() == self.core.life && !self.is_lost() {
             owner::release(&self.core.share, self.owner());
         }
-        let lane = std::mem::take(&mut self.lane);
+        let lane = self.lane.take();
         SPARE.with_borrow_mut(|spare| {
             if spare.len() < SPARE_MAX {
-                spare.push(lane);
+                spare.extend(lane);
             }
         });
     }
@@ -182,7 +183,7 @@ impl Core {
         lane.full.clear();
         Lease {
             core: self,
-            lane,
+            lane: Some(lane),
             of: PhantomData,
         }
     }

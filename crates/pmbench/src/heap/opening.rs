@@ -1,4 +1,4 @@
-//! What opening a heap takes: left clean, by a kill, and by power loss, whatever is in it.
+//! The time of opening a heap: left clean, by a kill, and by power loss, whatever is in it.
 //!
 //! Method: heaps of so many objects of 64 bytes, opened in rounds; the first open of a round finds
 //! none of its pages mapped. A kill is a heap that is let go as it stands, with the last

@@ -102,7 +102,11 @@ impl Fs {
     /// Reads; short only at the end of the file.
     #[inline]
     pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.read_for(ino, offset, buffer, || true)
+        // Nothing is captured here: the read at once may be part of this function.
+        match self.pool().read_at_once(ino, offset, buffer) {
+            Ok(read) => Ok(read),
+            Err(counted) => self.read_in_tries(ino, offset, buffer, counted, &|| true),
+        }
     }
 
     /// Reads like [`Fs::read`]; a time of access that is due is stored only if `wants_atime`, which

@@ -22,8 +22,6 @@ const RING_BYTES: u64 = 300;
 pub enum Call {
     /// So many words are pushed onto the vector.
     Push(usize),
-    /// So many words of 0 are pushed onto the vector.
-    Zeros(usize),
     /// The vector's last word is taken.
     Pop,
     /// A word of the vector becomes another.
@@ -77,6 +75,9 @@ impl fmt::Display for Step {
 /// A workload on containers.
 #[derive(Clone, Debug)]
 pub struct Kept {
+    /// The bytes that nobody has used. Of zeros few words of a new segment differ, and every
+    /// mixture of old and new can be tried.
+    pub unused: u8,
     /// The steps before the first one that is looked at.
     pub prepared: Vec<Step>,
     /// The steps that are done, in order.
@@ -143,9 +144,6 @@ macro_rules! call {
                 let values: Vec<u64> = (0..count as u64).map(|at| nth * 100 + at).collect();
                 on!($on, $lane, places.words).extend(&values).map(drop)
             }
-            Call::Zeros(count) => on!($on, $lane, places.words)
-                .extend(&vec![0; count])
-                .map(drop),
             Call::Pop => on!($on, $lane, places.words).pop().map(drop),
             Call::Set(index) => on!($on, $lane, places.words).set(index, nth * 100),
             Call::Truncate(len) => on!($on, $lane, places.words).truncate(len),
@@ -271,7 +269,7 @@ impl Program for Kept {
     fn setup(&self) -> Result<Pmem, String> {
         let mem = Pmem::private(HEAP_BYTES);
         // Bytes that nobody has written yet are not zero, so that reading them shows.
-        mem.poke(0, &vec![0xdb; HEAP_BYTES as usize]);
+        mem.poke(0, &vec![self.unused; HEAP_BYTES as usize]);
         Heap::format(&mem, HEAP_BYTES, &Kept::options()).map_err(text)?;
         Ok(mem)
     }

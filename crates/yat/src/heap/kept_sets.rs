@@ -3,12 +3,12 @@
 use super::kept::{Call, Kept, Step};
 use Call::{
     AddText, Append, AppendRing, ClearLog, Pop, Push, Put, Root, Set, Take, Text, Trim, Truncate,
-    Zeros,
 };
 use Step::{Alone, Dropped, Reopen, Tx};
 
 fn workload(prepared: &[Step], steps: &[Step]) -> Kept {
     Kept {
+        unused: 0xdb,
         prepared: prepared.to_vec(),
         steps: steps.to_vec(),
     }
@@ -21,17 +21,8 @@ fn all(prepared: &[Step], sequences: &[Vec<Step>]) -> Vec<Kept> {
 
 /// Pushes into a segment, into a new one, into one that the table has; the way back.
 fn vectors() -> Vec<Kept> {
-    // Places of segments that hold zeros, and are free again: few words of a segment that is stored
-    // there anew differ, and every mixture of old and new can be tried.
-    let used = [
-        Alone(0, Zeros(24)),
-        Alone(0, Truncate(0)),
-        Alone(0, Put),
-        Alone(0, Take),
-        Alone(0, Put),
-    ];
     let mut sets = all(
-        &used,
+        &[],
         &[
             vec![Alone(0, Push(1)), Alone(0, Push(1)), Alone(0, Pop)],
             vec![Alone(0, Push(1)), Alone(1, Push(1)), Alone(0, Push(1))],
@@ -42,6 +33,7 @@ fn vectors() -> Vec<Kept> {
             vec![Alone(0, Push(3)), Reopen, Alone(0, Push(6))],
         ],
     );
+    sets.iter_mut().for_each(|set| set.unused = 0);
     // 504 words fill the segments that the head leads to.
     let full = [Alone(0, Push(503))];
     sets.extend(all(

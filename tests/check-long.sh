@@ -46,8 +46,8 @@ campaign "heap models" '^([0-9]+ calls on|PMLIB_MODEL_SEED=)' \
     cargo test --release -p pmlib --test model --test container_model -- --nocapture
 campaign "refused types" '^test result' \
     cargo test -p pmlib --test refused -- --ignored
-campaign "crash states" '^(Atomic|Ordered): [0-9]+' \
-    cargo test --release -p yat -- --nocapture --test-threads=1
+campaign "crash states" '^(Atomic|Ordered|Looking|Waiting): ' \
+    env YAT_HEAP_ONE_IN=1 cargo test --release -p yat -- --nocapture --test-threads=1
 campaign "yat" '^[0-9]+ (workloads|mutants)' env PMFS_YAT_MINUTES="${PMFS_YAT_MINUTES:-0}" bash tests/yat.sh
 campaign "bit flips" '^[0-9]+ bits flipped' \
     env PMFS_FLIPS="${PMFS_FLIPS:-30000}" PMFS_FLIPS_SEED="${PMFS_FLIPS_SEED:-$(date +%s)}" \

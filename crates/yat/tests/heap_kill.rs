@@ -1,17 +1,25 @@
 //! Goal: a process killed at any store harms none of those that share its heap: what it did is
 //! wholly done or wholly undone, what it held is free, no room is lost, and what others saw
 //! survives power. Method: the kill model, exhaustive over stores, flushes and fences, of
-//! transactions, of attaching, of leaving, and of a rescue.
+//! transactions, of attaching, of leaving, and of a rescue. One call in four (`YAT_HEAP_ONE_IN`) is
+//! tried, another part each day (`YAT_SEED`).
 
+use yat::campaign::{number, seed_of_the_day};
 use yat::heap::kill::{Finds, Kills, What, kill_everywhere, race_everywhere};
 use yat::heap::{Heaps, killed};
 use yat::program::Program;
 
 fn all(what: impl Fn(&Heaps) -> Vec<What>, finds: Finds) -> Kills {
     let only = std::env::var("YAT_ONLY").unwrap_or_default();
+    let one_in = number("YAT_HEAP_ONE_IN", 4);
+    let mut call = seed_of_the_day();
     let mut total = Kills::default();
     for program in killed() {
         for what in what(&program) {
+            call += 1;
+            if !call.is_multiple_of(one_in) {
+                continue;
+            }
             if !format!("{}: {what:?}", program.name()).contains(&only) {
                 continue;
             }

@@ -75,8 +75,8 @@ impl fmt::Display for Step {
 /// A workload on containers.
 #[derive(Clone, Debug)]
 pub struct Kept {
-    /// The bytes that nobody has used. Of zeros few words of a new segment differ, and every
-    /// mixture of old and new can be tried.
+    /// The byte that stands wherever nobody has stored. If it is 0, few words of a new segment
+    /// differ, and every mixture of old and new can be tried.
     pub unused: u8,
     /// The steps before the first one that is looked at.
     pub prepared: Vec<Step>,

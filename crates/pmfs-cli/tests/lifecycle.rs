@@ -97,18 +97,25 @@ fn busy_names_who_uses_it() {
     bench.ok(&["fsck", "pool"]);
 }
 
-/// A command of this program that looks at a mount keeps it busy for that moment.
+/// A command of pmfs that looks at a mount keeps it busy for that moment, also one by another path.
 #[test]
 fn a_command_that_passes_by_does_not_keep_a_mount() {
     let Some(bench) = Bench::mounted(&[]) else {
         return;
     };
-    let mut command = bench.command(&["load", "-", bench.path("new").to_str().unwrap()]);
-    command
+    let copy = bench.path("pmfs");
+    let copied = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_pmfs"))
+        .arg(&copy)
+        .status();
+    assert!(copied.unwrap().success());
+    let mut passing = Command::new(copy)
+        .args(["load", "-", bench.path("new").to_str().unwrap()])
         .current_dir(bench.path("mnt"))
         .stdin(Stdio::piped())
-        .stderr(Stdio::null());
-    let mut passing = command.spawn().unwrap();
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let end = passing.stdin.take().unwrap();
     let ends = thread::spawn(move || {
         thread::sleep(Duration::from_millis(400));

@@ -15,7 +15,7 @@ use crate::MountError;
 const HOLDERS_MAX: usize = 5;
 
 /// The time for which unmounting is retried where the mount is busy for a moment only: no holder is
-/// seen (`lsof` reads links below `/proc`), or it is this program (`pmfs list` asks every mount).
+/// seen (`lsof` reads links below `/proc`), or it is pmfs (`pmfs list` asks every mount).
 const PASSERS_BY: Duration = Duration::from_secs(2);
 
 /// Takes the mount away. `lazy`: at once for names, and for open files when the last is closed.
@@ -98,7 +98,7 @@ fn busy(dir: &Path, holders: &[Holder]) -> MountError {
 struct Holder {
     /// `name[pid]`.
     name: String,
-    /// It runs the program of this process.
+    /// It has the name of this process: `pmfs`, by whichever path and of whichever build.
     is_ours: bool,
 }
 
@@ -108,17 +108,18 @@ fn holders(dir: &Path) -> Vec<Holder> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let ours = fs::read_link("/proc/self/exe").ok();
+    let command = |process: &Path| fs::read_to_string(process.join("comm")).unwrap_or_default();
+    let ours = command(Path::new("/proc/self"));
     let holder = |process: fs::DirEntry| {
         let pid: u32 = process.file_name().to_str()?.parse().ok()?;
         let path = process.path();
         if !holds(&path, dir) {
             return None;
         }
-        let command = fs::read_to_string(path.join("comm")).unwrap_or_default();
+        let command = command(&path);
         Some(Holder {
             name: format!("{}[{pid}]", command.trim()),
-            is_ours: ours.is_some() && fs::read_link(path.join("exe")).ok() == ours,
+            is_ours: !ours.is_empty() && command == ours,
         })
     };
     processes.flatten().filter_map(holder).collect()

@@ -4,6 +4,7 @@
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,initfirst");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,now");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,separate-loadable-segments");
     let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo tells");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-T,{here}/start.ld");
     println!("cargo:rerun-if-changed=build.rs");

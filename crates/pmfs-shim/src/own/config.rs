@@ -100,46 +100,100 @@ pub(crate) fn read(environment: Environment) -> Option<&'static Config> {
         entries.find_map(|entry| value_of(entry, name).map(<[u8]>::to_vec))
     };
     let text = value(VARIABLE)?;
-    let field = |name: &[u8]| {
-        let of = |line: &[u8]| value_of(line, name).map(<[u8]>::to_vec);
-        text.split(|byte| *byte == b'\n').find_map(of)
-    };
-    let device = String::from_utf8(field(b"device")?).ok()?.parse().ok()?;
+    let lines = Lines::of(&text);
     let config = Config {
-        pool: field(b"pool")?,
-        at: field(b"at")?,
-        device,
-        atomic_msync: field(b"atomic-msync").is_some(),
-        mountless: field(b"mountless").is_some(),
-        options: field(b"options")?,
-        only: field(b"only").and_then(|text| identity(std::str::from_utf8(&text).ok()?)),
-        image: field(b"image")?,
-        others: lines(&text, b"also"),
-        patch_in_place: field(b"patch").as_deref() == Some(b"place"),
-        library: field(b"library")?,
-        keeper: field(b"keeper").and_then(|text| String::from_utf8(text).ok()?.parse().ok()),
-        stats: field(b"stats"),
-        trace: field(b"trace"),
+        pool: lines.pool?.to_vec(),
+        at: lines.at?.to_vec(),
+        device: number(lines.device?)?,
+        atomic_msync: lines.atomic_msync.is_some(),
+        mountless: lines.mountless.is_some(),
+        options: lines.options?.to_vec(),
+        only: lines
+            .only
+            .and_then(|only| identity(std::str::from_utf8(only).ok()?)),
+        image: lines.image?.to_vec(),
+        others: lines.also,
+        patch_in_place: lines.patch == Some(b"place"),
+        library: lines.library?.to_vec(),
+        keeper: lines.keeper.and_then(number),
+        stats: lines.stats.map(<[u8]>::to_vec),
+        trace: lines.trace.map(<[u8]>::to_vec),
         handed: value(HANDED),
         text,
     };
     Some(CONFIG.get_or_init(|| config))
 }
 
-/// The values of `name=FIRST SECOND`, of which there may be many.
-fn lines(text: &[u8], name: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let two = |line: &[u8]| {
-        let value = value_of(line, name)?;
-        let blank = value.iter().position(|byte| *byte == b' ')?;
-        Some((value[..blank].to_vec(), value[blank + 1..].to_vec()))
-    };
-    text.split(|byte| *byte == b'\n').filter_map(two).collect()
+/// The values of the variable's lines.
+#[derive(Default)]
+struct Lines<'a> {
+    pool: Option<&'a [u8]>,
+    at: Option<&'a [u8]>,
+    device: Option<&'a [u8]>,
+    atomic_msync: Option<&'a [u8]>,
+    mountless: Option<&'a [u8]>,
+    options: Option<&'a [u8]>,
+    only: Option<&'a [u8]>,
+    image: Option<&'a [u8]>,
+    also: Vec<(Vec<u8>, Vec<u8>)>,
+    patch: Option<&'a [u8]>,
+    library: Option<&'a [u8]>,
+    keeper: Option<&'a [u8]>,
+    stats: Option<&'a [u8]>,
+    trace: Option<&'a [u8]>,
+}
+
+impl<'a> Lines<'a> {
+    /// All at once: every program's start pays for each look at the text. A name's first line
+    /// counts.
+    fn of(text: &'a [u8]) -> Lines<'a> {
+        let mut lines = Lines::default();
+        for line in text.split(|byte| *byte == b'\n') {
+            let Some((name, value)) = halves(line, b'=') else {
+                continue;
+            };
+            let field = match name {
+                b"pool" => &mut lines.pool,
+                b"at" => &mut lines.at,
+                b"device" => &mut lines.device,
+                b"atomic-msync" => &mut lines.atomic_msync,
+                b"mountless" => &mut lines.mountless,
+                b"options" => &mut lines.options,
+                b"only" => &mut lines.only,
+                b"image" => &mut lines.image,
+                b"patch" => &mut lines.patch,
+                b"library" => &mut lines.library,
+                b"keeper" => &mut lines.keeper,
+                b"stats" => &mut lines.stats,
+                b"trace" => &mut lines.trace,
+                b"also" => {
+                    let two = halves(value, b' ');
+                    lines
+                        .also
+                        .extend(two.map(|(first, second)| (first.to_vec(), second.to_vec())));
+                    continue;
+                }
+                _ => continue,
+            };
+            field.get_or_insert(value);
+        }
+        lines
+    }
+}
+
+/// The parts before and after the first `byte`.
+fn halves(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|other| *other == byte)?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// The number of an image that is a descriptor which `pmfs run` has left open.
 pub(crate) fn descriptor_of(image: &[u8]) -> Option<u32> {
-    let number = std::str::from_utf8(image.strip_prefix(b"fd:")?).ok()?;
-    number.parse().ok()
+    number(image.strip_prefix(b"fd:")?)
 }
 
 /// `DEV:INO`.

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 const COLUMNS_MAX: usize = 100;
 /// Folders, and how many longer comment lines each has.
-const LONGER: [(&str, usize); 23] = [
+const LONGER: [(&str, usize); 24] = [
     ("crates/pm-cli", 0),
     ("crates/pm-journal", 0),
+    ("crates/pm-space", 0),
     ("crates/pm-store", 0),
     ("crates/pmbench", 0),
     ("crates/pmem", 0),

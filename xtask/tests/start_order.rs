@@ -6,12 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates by the beginning of their mangled names.
-const CRATES: [(&str, &str); 6] = [
+const CRATES: [(&str, &str); 7] = [
     ("pmfs_shim", "pmfs-shim"),
     ("4pmem", "pmem"),
     ("8pm_store", "pm-store"),
     ("7pmshare", "pmshare"),
     ("10pm_journal", "pm-journal"),
+    ("8pm_space", "pm-space"),
     ("4pmfs", "pmfs"),
 ];
 

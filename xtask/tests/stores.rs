@@ -66,6 +66,7 @@ fn others_do_not_store_to_the_pool() {
     for src in [
         "pmshare/src",
         "pm-journal/src",
+        "pm-space/src",
         "pmfs/src",
         "pmfs-admin/src",
     ] {

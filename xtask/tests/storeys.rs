@@ -31,7 +31,7 @@ const AMBIGUOUS: [&str; 54] = [
 ];
 
 /// Lowest first.
-const CRATES: [Storeys; 7] = [
+const CRATES: [Storeys; 8] = [
     Storeys {
         krate: "pmem",
         order: &[
@@ -101,7 +101,6 @@ const CRATES: [Storeys; 7] = [
             "scan",
             "lane",
             "undo",
-            "claim",
             "pending",
             "committed_redo",
             "redo",
@@ -114,11 +113,18 @@ const CRATES: [Storeys; 7] = [
         with_calls: (0, 2),
     },
     Storeys {
+        krate: "pm-space",
+        order: &["lane", "claim", "bitmap", "hints", "budget", "alloc"],
+        upward: 0,
+        circle: 1,
+        with_calls: (0, 1),
+    },
+    Storeys {
         krate: "pmfs",
         order: &[
             "types",
             "options",
-            "space",
+            "purpose",
             "pool",
             "pages",
             "tables",

@@ -13,7 +13,7 @@ const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
 /// Crates that may hold `unsafe`.
 const UNSAFE_ALLOWED: [&str; 3] = ["pmem", "pmfs-capi", "pmfs-shim"];
 /// The crates of ours on which each may depend.
-const MAY_USE: [(&str, &[&str]); 20] = [
+const MAY_USE: [(&str, &[&str]); 21] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
     ("pm-store", &["pmem", "pmfs-format"]),
@@ -23,13 +23,25 @@ const MAY_USE: [(&str, &[&str]); 20] = [
         &["pm-store", "pmem", "pmfs-format", "pmshare"],
     ),
     (
-        "pmfs",
+        "pm-space",
         &["pm-journal", "pm-store", "pmem", "pmfs-format", "pmshare"],
+    ),
+    (
+        "pmfs",
+        &[
+            "pm-journal",
+            "pm-space",
+            "pm-store",
+            "pmem",
+            "pmfs-format",
+            "pmshare",
+        ],
     ),
     (
         "pmfs-admin",
         &[
             "pm-journal",
+            "pm-space",
             "pm-store",
             "pmem",
             "pmfs",

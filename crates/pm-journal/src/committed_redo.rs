@@ -16,8 +16,7 @@
 
 use crate::lane::Lane;
 use crate::log_entry::Header;
-use crate::medium::store::Store;
-use crate::medium::store::Waits;
+use crate::medium::store::{Store, Waits};
 use crate::pending::PendingCommit;
 use pm_store::{Restore, committed_redo_ranges};
 use pmem::thread::with;
@@ -70,7 +69,7 @@ pub(crate) fn close_at(waits: Waits<'_>, entry: u64) {
         restore.barrier();
         restore.make_commit(entry);
     }
-    lane.give_back();
+    lane.release();
 }
 
 impl<'a> Lane<'a> {

@@ -1,5 +1,5 @@
-//! Lanes: a call logs there what it changes in place, and writes down what it is about to do to the
-//! bitmaps. Recovery goes by both when the call is cut off.
+//! Lanes: a call logs there what it changes in place, and recovery goes by the log when the call is
+//! cut off.
 //!
 //! The right order compiles:
 //!
@@ -59,7 +59,6 @@ extern crate pmem;
 
 mod change;
 mod checksum;
-pub mod claim;
 pub mod committed_redo;
 pub mod error;
 pub mod lane;

@@ -4,16 +4,15 @@
 //! Writers hold the line's owner word; its sequence is odd while they change words that readers may
 //! see. Readers take nothing: they read the sequence, read, and read the sequence again.
 
-use crate::claim::may_go;
 use crate::committed_redo;
 use crate::error::{Error, Result};
 use crate::lane::Lane;
-use crate::medium::store::Share;
-use crate::medium::store::Waits;
+use crate::medium::store::{Share, Waits};
 use crate::pending::PendingCommit;
 use crate::redo::Redo;
 use crate::transaction::Sealed;
 use crate::types::Ino;
+use crate::undo::may_go;
 use pmfs_format::LockRaw;
 use pmshare::member::Began;
 use pmshare::owner;
@@ -143,7 +142,7 @@ impl<'a> LockSet<'a> {
         let lane = Lane::claim(self.waits);
         self.waits.share.pm.drain_from_locks();
         if may_go(&lane) {
-            lane.give_back();
+            lane.release();
         }
     }
 

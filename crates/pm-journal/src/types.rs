@@ -23,3 +23,12 @@ pub struct Run {
     /// Blocks; at most 2^24 - 1.
     pub count: u64,
 }
+
+impl Run {
+    /// One block.
+    #[inline]
+    #[must_use]
+    pub fn one(block: u64) -> Run {
+        Run { block, count: 1 }
+    }
+}

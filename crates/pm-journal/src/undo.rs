@@ -72,6 +72,20 @@ pub fn undo(store: &Store, lane: &Lane<'_>, scan: &Scan, keep_intents: bool) -> 
     Ok(undone)
 }
 
+/// Returns whether others may have the lane next.
+#[inline(always)]
+pub fn may_go(lane: &Lane<'_>) -> bool {
+    lane.share().pm.intact().is_ok() || is_undone(lane)
+}
+
+/// The medium has failed: half a transaction must not be what others find, so it is undone first.
+/// Records that are open then need somebody who can read the medium, so the lane stays this
+/// process's until it is gone.
+#[cold]
+fn is_undone(lane: &Lane<'_>) -> bool {
+    undo_lane(lane.share(), lane, true).is_ok() && lane.intent_count() == 0
+}
+
 /// Closes a transaction whose commit checksum matches, durably.
 fn make_commit(store: &Store, scan: &Scan, restore: &Restore<'_>) -> Result<()> {
     // After a kill the words may be visible, and not durable yet.

@@ -9,16 +9,15 @@
 //!
 //! A file whose blocks programs have mapped, or of which a mount's kernel has pages, is left alone.
 
-use pm_journal::lane::{Lane, Purpose};
 use pm_journal::locks::LockSet;
+use pm_space::{Bitmap, Class, REGION};
 use pm_store::FreshSet;
 use pmfs::Fs;
 use pmfs::parts::file::{Work, is_direct};
 use pmfs::parts::inode::Inode;
 use pmfs::parts::pool::Pool;
-use pmfs::parts::resolve::{intend_nodes, intend_subtree};
-use pmfs::parts::space::alloc::Class;
-use pmfs::parts::space::bitmap::{Bitmap, REGION};
+use pmfs::parts::purpose::{Lane, Purpose};
+use pmfs::parts::resolve::intend_subtree;
 use pmfs::parts::tree::edit::{Edit, Leaves};
 use pmfs::parts::tree::entry::{Entry, coverage, place};
 use pmfs::parts::tree::{Found, Tree};
@@ -199,11 +198,11 @@ fn swing_whole(
         to: index + FANOUT,
     };
     let swing = edit.build(&mut fresh, &work.tree(), &mut Whole(leaf))?;
-    if stays {
-        intend_nodes(work.lane, &swing, index, index)?;
-    } else {
-        intend_subtree(work.lane, &swing, index, index + FANOUT)?;
-    }
+    let (to, kept) = match stays {
+        true => (swing.end(), index),
+        false => (index + FANOUT, index + FANOUT),
+    };
+    intend_subtree(work.lane, &swing, (index, to), kept)?;
     let durable = fresh.barrier();
     work.locks.change();
     work.pool.pm.publish(swing.slot, swing.new.0, durable);
@@ -259,10 +258,7 @@ fn move_block(
             .range(off, BLOCK_BYTES)
             .copy(0, old.off(), BLOCK_BYTES)?;
     }
-    let gone = Run {
-        block: old.off() >> BLOCK_SHIFT,
-        count: 1,
-    };
+    let gone = Run::one(old.off() >> BLOCK_SHIFT);
     let record = work.lane.intend_run(gone, purpose)?;
     let durable = fresh.barrier();
     work.locks.change();

@@ -2,10 +2,10 @@
 
 use pm_journal::locks::LockSet;
 use pm_journal::medium::superblock;
+use pm_space::Bitmap;
 use pmfs::Result;
 use pmfs::parts::inode::Inode;
 use pmfs::parts::pool::Pool;
-use pmfs::parts::space::bitmap::Bitmap;
 use pmfs::parts::tables::annex::Table;
 use pmfs::parts::tree::entry::coverage;
 use pmfs::types::FreePages;

@@ -3,10 +3,10 @@
 //! what a process has between calls. All of it may change while it is read.
 
 use crate::inspect::Inspector;
-use pm_journal::lane::Lane;
 use pm_journal::medium::header;
+use pm_space::Bitmap;
 use pmfs::parts::open::file_lock::table;
-use pmfs::parts::space::bitmap::Bitmap;
+use pmfs::parts::purpose::Lane;
 use pmfs_format::LockRaw;
 use pmshare::holder::slot_of;
 

@@ -58,13 +58,13 @@ mod pages;
 pub mod parts;
 #[allow(missing_docs, reason = "seen by `parts` alone")]
 mod pool;
+#[allow(missing_docs, reason = "seen by `parts` alone")]
+mod purpose;
 mod recovery;
 mod resolve;
 #[cfg(test)]
 #[path = "../tests/scratch/mod.rs"]
 mod scratch;
-#[allow(missing_docs, reason = "seen by `parts` alone")]
-mod space;
 #[allow(missing_docs, reason = "seen by `parts` alone")]
 mod tables;
 #[cfg(test)]

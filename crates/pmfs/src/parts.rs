@@ -31,6 +31,11 @@ pub mod pool {
     pub use crate::pool::Pool;
 }
 
+/// See `purpose.rs`.
+pub mod purpose {
+    pub use crate::purpose::{Claim, Lane, Purpose};
+}
+
 /// See `recovery/`.
 pub mod recovery {
     pub use crate::recovery::{attach, rebuild};
@@ -38,12 +43,7 @@ pub mod recovery {
 
 /// See `resolve.rs`.
 pub mod resolve {
-    pub use crate::resolve::{intend_nodes, intend_subtree};
-}
-
-/// See `space/`.
-pub mod space {
-    pub use crate::space::{alloc, bitmap};
+    pub use crate::resolve::intend_subtree;
 }
 
 /// See `tables/`.

@@ -1,12 +1,12 @@
 //! An attached pool: what a process has of it, storey by storey.
 
 use crate::options::OpenOptions;
-use crate::space::budget::Space;
+use crate::purpose::Purpose;
 use crate::types::{AtimeMode, DataMode, LargePages};
 use pm_journal::error::Result;
 use pm_journal::medium::geometry::Geometry;
-use pm_journal::medium::store::Share;
-use pm_journal::medium::store::Store;
+use pm_journal::medium::store::{Share, Store};
+use pm_space::Space;
 use pmem::slots::Prober;
 use pmfs_format::SuperblockRaw;
 use pmshare::patrol;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 /// One process's attachment: the storeys below, each inside the next, and what calls on files need
 /// beside them.
 pub struct Pool {
-    space: Space,
+    space: Space<Purpose>,
     pub data_mode: DataMode,
     pub large: LargePages,
     /// An [`AtimeMode`], by number.
@@ -34,10 +34,10 @@ pub struct Pool {
 }
 
 impl Deref for Pool {
-    type Target = Space;
+    type Target = Space<Purpose>;
 
     #[inline(always)]
-    fn deref(&self) -> &Space {
+    fn deref(&self) -> &Space<Purpose> {
         &self.space
     }
 }

@@ -8,19 +8,18 @@
 use crate::inode::Inode;
 use crate::inode::xattr;
 use crate::pool::Pool;
-use crate::space::bitmap::Bitmap;
+use crate::purpose::{CHANGED, Lane, Purpose};
 use crate::tree::entry::{Entry, coverage};
 use crate::tree::free::{ATTRIBUTES_DONE, Freeing};
 use crate::tree::{Shape, Tree};
 use crate::types::Ino;
 use crate::types::Run;
-use pm_journal::claim::Resolve;
 use pm_journal::error::Result;
-use pm_journal::lane::{CHANGED, Lane, Purpose};
+use pm_space::{Bitmap, Resolve};
 use pmfs_format::BLOCK_SHIFT;
 use pmfs_format::inode::TABLE_INO;
 
-impl Resolve for Pool {
+impl Resolve<Purpose> for Pool {
     fn resolve(&self, lane: &Lane<'_>) {
         resolve(self, lane);
     }
@@ -139,16 +138,7 @@ fn resolve_ino(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino) {
         Err(_) => false,
     };
     if !live && pool.pm.intact().is_ok() {
-        let map = Bitmap::inodes(pool);
-        let _held = map.lock(ino);
-        map.mark(
-            Run {
-                block: ino,
-                count: 1,
-            },
-            false,
-        );
-        lane.strike_out(record);
+        pool.free_ino(lane, record, ino);
     }
 }
 
@@ -190,16 +180,7 @@ fn reclaim(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino, cursor: u64) -> 
             lane.set_cursor(record, ATTRIBUTES_DONE);
         }
     }
-    let map = Bitmap::inodes(pool);
-    let _held = map.lock(ino);
-    map.mark(
-        Run {
-            block: ino,
-            count: 1,
-        },
-        false,
-    );
-    lane.strike_out(record);
+    pool.free_ino(lane, record, ino);
     Ok(())
 }
 
@@ -249,48 +230,13 @@ pub(crate) fn intend_reclaim(lane: &Lane<'_>, ino: Ino) -> Result<()> {
         .map(drop)
 }
 
-/// Writes down that `from..to` of an old subtree is to be freed once `slot` names another.
+/// Writes down that `from..to` of an old subtree is to be freed once `slot` names another: its
+/// nodes, and the leaves before `kept`. [`CHANGED`]: all that the other does not name.
 ///
 /// # Errors
 /// Those of [`Lane::intend`].
 #[cfg_attr(feature = "record", track_caller)]
 pub fn intend_subtree(
-    lane: &Lane<'_>,
-    swing: &crate::tree::edit::Swing,
-    from: u64,
-    to: u64,
-) -> Result<()> {
-    intend(lane, swing, (from, to), to)
-}
-
-/// Records like [`intend_subtree`], for all nodes of the old subtree from `from` on and the leaves
-/// before `kept`: the others stand in the new one too.
-///
-/// # Errors
-/// Those of [`Lane::intend`].
-#[cfg_attr(feature = "record", track_caller)]
-pub fn intend_nodes(
-    lane: &Lane<'_>,
-    swing: &crate::tree::edit::Swing,
-    from: u64,
-    kept: u64,
-) -> Result<()> {
-    let to = swing.base + coverage(swing.level);
-    intend(lane, swing, (from, to), kept)
-}
-
-/// Records like [`intend_subtree`], for all of the old subtree that the new one does not name.
-///
-/// # Errors
-/// Those of [`Lane::intend`].
-#[cfg_attr(feature = "record", track_caller)]
-pub(crate) fn intend_changed(lane: &Lane<'_>, swing: &crate::tree::edit::Swing) -> Result<()> {
-    let to = swing.base + coverage(swing.level);
-    intend(lane, swing, (swing.base, to), CHANGED)
-}
-
-#[cfg_attr(feature = "record", track_caller)]
-fn intend(
     lane: &Lane<'_>,
     swing: &crate::tree::edit::Swing,
     (from, to): (u64, u64),
@@ -315,8 +261,8 @@ fn intend(
 mod tests {
     use super::*;
     use crate::ROOT_INO;
+    use crate::purpose::Claim;
     use crate::scratch::{NODE, Scratch};
-    use pm_journal::claim::Claim;
     use pmfs_format::BLOCK_BYTES;
 
     /// An inode that can't be read is zeros, and would say that nothing is its own.
@@ -329,10 +275,7 @@ mod tests {
         let other = scratch.open();
         let pool = fs.pool();
         let found = tree_of(pool, ino).unwrap().find(pool, 0).unwrap();
-        let run = Run {
-            block: found.entry.off() >> BLOCK_SHIFT,
-            count: 1,
-        };
+        let run = Run::one(found.entry.off() >> BLOCK_SHIFT);
         let lane = Claim::new(pool);
         lane.intend_run(run, Purpose::leaf(ino, 0)).unwrap();
         lane.intend(1, Purpose::Inode { ino }).unwrap();

@@ -2,6 +2,7 @@
 
 use bitflags::bitflags;
 pub use pm_journal::types::{Ino, PagesInTheWay, Run};
+pub use pm_space::FreePages;
 use std::fmt;
 use std::time::Duration;
 
@@ -350,18 +351,6 @@ pub struct LockInfo {
     pub pid: u32,
     /// The kind of its owner.
     pub class: LockClass,
-}
-
-/// Free space by what a leaf of a file can be, each aligned to its size. The larger ones are
-/// counted in the smaller ones too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FreePages {
-    /// Pages of 4 KiB.
-    pub small: u64,
-    /// Pages of 2 MiB.
-    pub large: u64,
-    /// Pages of 1 GiB.
-    pub huge: u64,
 }
 
 /// The work that attaching had to do.

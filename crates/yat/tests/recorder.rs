@@ -321,5 +321,14 @@ fn normal_builds_have_nothing_of_it() {
 #[test]
 #[ignore = "builds the engine three times"]
 fn the_engine_has_nothing_of_it() {
-    compare(&["pmem", "pmfs", "pmfs-format"]);
+    compare(&[
+        "pmem",
+        "pmfs-format",
+        "pm-store",
+        "pmshare",
+        "pm-journal",
+        "pm-space",
+        "pmfs",
+        "pmfs-admin",
+    ]);
 }

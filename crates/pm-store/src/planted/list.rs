@@ -415,25 +415,25 @@ bugs! {
         Inline(CHOICE);
     Kill "bug-intent-missing", "intent: allocation",
         "blocks that a dead thread had allocated are nobody's for good",
-        Sites(&[store("space/alloc.rs", "alloc_wish", "lane.intend_run(run, purpose)")]);
+        Sites(&[store("pm-space/src/alloc.rs", "take", "lane.intend_run(run, purpose)")]);
     Kill "bug-bit-before-intent", "intent: order with the bit",
         "a block is taken before the lane says so",
         Sites(&[
-            call("space/alloc.rs", "alloc_wish", "lane.intend_run(run, purpose)")
-                .behind("space/alloc.rs", "map.mark(run, true); lane.count_blocks(purpose, run.count"),
+            call("pm-space/src/alloc.rs", "take", "lane.intend_run(run, purpose)")
+                .behind("pm-space/src/alloc.rs", "map.mark(run, true); lane.count_blocks(purpose, run.count"),
         ]);
     Kill "bug-inode-intent-missing", "intent: inode number",
         "a number that a dead thread had allocated is nobody's for good",
-        Sites(&[store("space/alloc.rs", "", "lane.intend_run(run, Purpose::Inode { ino })")]);
+        Sites(&[store("pm-space/src/alloc.rs", "", "lane.intend_run(run, P::number(ino))")]);
     Kill "bug-inode-bit-not-taken", "Silhouette: two names with one inode number",
         "a new inode's number stays free",
-        Sites(&[store("space/alloc.rs", "alloc_ino", "map.mark(run, true)")]);
+        Sites(&[store("pm-space/src/alloc.rs", "alloc_ino", "map.mark(run, true)")]);
     Kill "bug-inode-number-freed-early", "runtime bits: inode number",
         "unlink gives the number back before it commits",
         Inline(ORDER);
     Pair "bug-record-not-shrunk", "NOVA-Fortis: double free in recovery",
         "recovery frees a block again that another has allocated since",
-        Sites(&[store("space/alloc.rs", "", "lane.shrink(record, run)")]);
+        Sites(&[store("pm-space/src/alloc.rs", "", "lane.shrink(record, run)")]);
     Pair "bug-cursor-not-moved", "NOVA-Fortis: double free in recovery",
         "freeing a file starts over, with blocks that others have allocated since",
         Sites(&[store("tree/free.rs", "", "self.lane.set_cursor(self.record, cursor)")]);

@@ -5,10 +5,10 @@
 
 use super::report::Watch;
 use crate::name_of::name_of;
+use pm_space::Bitmap;
 use pmfs::parts::dir::bucket::Bucket;
 use pmfs::parts::inode::{Inode, PER_BLOCK};
 use pmfs::parts::pool::Pool;
-use pmfs::parts::space::bitmap::Bitmap;
 use pmfs::parts::tree::visit::{Piece, Visitor};
 use pmfs::types::{Ino, ROOT_INO};
 use pmfs::{Error, Result};

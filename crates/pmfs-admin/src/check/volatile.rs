@@ -3,10 +3,10 @@
 use super::checker::Checker;
 use super::fix::Fix;
 use super::report::number;
-use pm_journal::lane::Lane;
 use pm_journal::medium::header;
+use pm_space::Bitmap;
 use pmfs::parts::open::file_lock::table::{self, Bucket, Lock, Record};
-use pmfs::parts::space::bitmap::Bitmap;
+use pmfs::parts::purpose::Lane;
 use pmfs::parts::tables::open_table::Thing;
 use pmfs::types::FileId;
 use pmfs::types::Run;

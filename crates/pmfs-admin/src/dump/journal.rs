@@ -1,9 +1,10 @@
 //! Lanes and slots.
 
 use super::Dumped;
-use pm_journal::lane::{Lane, Zone};
 use pm_journal::log_entry::{Header, LogEntry};
+use pm_space::Zone;
 use pmfs::parts::pool::Pool;
+use pmfs::parts::purpose::Lane;
 use pmfs::{Error, Result};
 use pmfs_format::journal::{
     KIND_ABORT, KIND_CHECKSUM, KIND_COMMIT, KIND_DATA, KIND_REDO, KIND_UNDO, KIND_UNDOS,

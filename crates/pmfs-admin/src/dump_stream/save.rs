@@ -3,8 +3,8 @@
 use super::{Header, RUN_BLOCKS_MAX, RunHeader};
 use crate::inspect::Inspector;
 
+use pm_space::Bitmap;
 use pmfs::parts::pool::Pool;
-use pmfs::parts::space::bitmap::Bitmap;
 use pmfs::{Error, Result};
 use pmfs_format::BLOCK_BYTES;
 use std::io::Write;

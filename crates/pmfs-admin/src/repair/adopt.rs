@@ -5,7 +5,6 @@
 //! next round.
 
 use pm_journal::Transaction;
-use pm_journal::claim::Claim;
 use pm_journal::locks::LockSet;
 use pm_store::Restore;
 use pmfs::parts::dir::bucket::{HeaderEdit, kind_of};
@@ -14,6 +13,7 @@ use pmfs::parts::inode::Inode;
 use pmfs::parts::namespace::create::Kind;
 use pmfs::parts::namespace::{find, named_dir};
 use pmfs::parts::pool::Pool;
+use pmfs::parts::purpose::Claim;
 use pmfs::types::{Ino, NewNode};
 use pmfs::{Error, Result};
 use pmfs_format::inode::{ROOT_INO, SIZE_MASK};

@@ -1,11 +1,11 @@
 //! The root directory, made anew where its inode is damaged. The names that its tree still holds
 //! are kept.
 
-use pm_journal::claim::Claim;
 use pm_store::Restore;
 use pmfs::parts::inode::{Inode, NewInode};
 use pmfs::parts::namespace::inode_table;
 use pmfs::parts::pool::Pool;
+use pmfs::parts::purpose::Claim;
 use pmfs::parts::tree::entry::Entry;
 use pmfs::types::mode;
 use pmfs::{Error, Result};

@@ -3,15 +3,15 @@
 use super::bucket::{Bucket, encode, fingerprint, lines_for};
 use crate::inode::Inode;
 use crate::pool::Pool;
+use crate::purpose::{Lane, Purpose};
 use crate::resolve;
-use crate::space::alloc::Class;
 use crate::tree::entry::{Entry, place, span};
 use crate::tree::{Tree, corrupt};
 use crate::types::Ino;
 use crate::types::Run;
 use pm_journal::error::{Error, Result};
-use pm_journal::lane::{Lane, Purpose, Zone};
 use pm_journal::locks::LockSet;
+use pm_space::{Class, Zone};
 use pm_store::FreshSet;
 use pmfs_format::directory::BUCKET_LINES;
 use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, FANOUT_SHIFT};
@@ -105,10 +105,7 @@ fn new_block(pool: &Pool, lane: &Lane<'_>, ino: Ino, level: u32, index: u64) -> 
 
 /// Writes down that a block is to go, once the tree no longer names it; answers the record.
 fn old_block(lane: &Lane<'_>, off: u64, ino: Ino, level: u32, index: u64) -> Result<u64> {
-    let run = Run {
-        block: off >> BLOCK_SHIFT,
-        count: 1,
-    };
+    let run = Run::one(off >> BLOCK_SHIFT);
     lane.intend_run(run, Purpose::Tree { ino, level, index })
 }
 

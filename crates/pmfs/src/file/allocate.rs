@@ -3,14 +3,13 @@
 use super::draft::Draft;
 use super::{Work, block_of, is_direct};
 use crate::pool::Pool;
-use crate::space::alloc::Class;
-use crate::space::bitmap::Bitmap;
+use crate::purpose::{Lane, Purpose};
 use crate::tree::edit::Leaves;
 use crate::tree::entry::{Entry, coverage};
 use crate::types::Run;
 use crate::types::{FallocateMode, Ino, LargePages};
 use pm_journal::error::{Error, Result};
-use pm_journal::lane::{Lane, Purpose, Zone};
+use pm_space::{Bitmap, Class, Zone};
 use pm_store::FreshSet;
 use pmfs_format::inode::SIZE_MAX;
 use pmfs_format::tree::FANOUT;

@@ -3,13 +3,13 @@
 use super::source::Source;
 use super::{Work, block_of, is_direct};
 use crate::pool::Pool;
-use crate::space::alloc::{Class, Wish};
+use crate::purpose::{Lane, Purpose};
 use crate::tree::Found;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
 use crate::types::{Ino, LargePages};
 use pm_journal::error::Result;
-use pm_journal::lane::{Lane, Purpose, Zone};
+use pm_space::{Class, Wish, Zone};
 use pm_store::FreshSet;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};

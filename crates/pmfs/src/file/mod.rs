@@ -20,16 +20,15 @@ pub(crate) mod write;
 
 use crate::inode::Inode;
 use crate::pool::Pool;
+use crate::purpose::{Claim, Lane};
 use crate::resolve::intend_subtree;
-use crate::space::alloc::Class;
 use crate::tree::edit::{Edit, Leaves, Swing};
 use crate::tree::{Found, Tree};
 use crate::types::Ino;
 use pm_journal::Transaction;
-use pm_journal::claim::Claim;
 use pm_journal::error::Result;
-use pm_journal::lane::Lane;
 use pm_journal::locks::{LockSet, line_of};
+use pm_space::Class;
 use pm_store::{Durable, FreshSet};
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::inode::{CTIME_IS_MTIME, SIZE_MASK};
@@ -84,10 +83,11 @@ impl Work<'_> {
         };
         let swing = edit.build(fresh, &self.tree(), leaves)?;
         if planted!("bug-grown-leaf-freed") && swing.old.is_grown() {
-            intend_subtree(self.lane, &swing, swing.base, swing.base + FANOUT)?;
+            let to = swing.base + FANOUT;
+            intend_subtree(self.lane, &swing, (swing.base, to), to)?;
             return Ok(swing);
         }
-        intend_subtree(self.lane, &swing, from, to)?;
+        intend_subtree(self.lane, &swing, (from, to), to)?;
         Ok(swing)
     }
 

@@ -4,7 +4,7 @@
 
 use super::replace::Replacement;
 use super::{Work, block_of, is_direct};
-use crate::space::alloc::Class;
+use crate::purpose::Purpose;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::{Entry, place};
 use crate::tree::{Extent, Found};
@@ -12,8 +12,8 @@ use crate::types::DataMode;
 use crate::types::Run;
 use arrayvec::ArrayVec;
 use pm_journal::error::{Error, Result};
-use pm_journal::lane::{Purpose, Zone};
 use pm_journal::{Redo, Transaction};
+use pm_space::{Class, Zone};
 use pmfs_format::journal::ENTRIES_MAX;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -161,11 +161,7 @@ impl Work<'_> {
         Replacement::of(self, at, data).compose(&mut fresh, off, index, found.entry)?;
         let old = found.entry.off() >> BLOCK_SHIFT;
         if found.entry.is_leaf() {
-            let run = Run {
-                block: old,
-                count: 1,
-            };
-            self.lane.intend_run(run, purpose)?;
+            self.lane.intend_run(Run::one(old), purpose)?;
         }
         let durable = fresh.barrier();
         self.locks.change();

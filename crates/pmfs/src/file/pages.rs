@@ -8,15 +8,15 @@
 
 use super::Work;
 use crate::pool::Pool;
-use crate::resolve::intend_changed;
-use crate::space::alloc::Class;
+use crate::purpose::{CHANGED, Purpose};
+use crate::resolve::intend_subtree;
 use crate::tree::Tree;
 use crate::tree::edit::{Entries, NO_ENTRIES, Swing, expand, write_node};
 use crate::tree::entry::{Entry, coverage, span};
 use crate::types::Ino;
 use crate::types::Run;
 use pm_journal::error::{Error, Result};
-use pm_journal::lane::{Purpose, Zone};
+use pm_space::{Class, Zone};
 use pm_store::FreshSet;
 use pmfs_format::tree::FILE_HEIGHT_MAX;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -86,7 +86,7 @@ impl Work<'_> {
             level: old.root.height(),
             base: 0,
         };
-        intend_changed(self.lane, &swing)?;
+        intend_subtree(self.lane, &swing, (swing.base, swing.end()), CHANGED)?;
         let durable = fresh.barrier();
         self.locks.change();
         self.pool.pm.publish(swing.slot, swing.new.0, durable);

@@ -3,13 +3,13 @@
 use super::draft::Draft;
 use super::{Work, block_of};
 use crate::pool::Pool;
-use crate::space::alloc::Class;
+use crate::purpose::{Lane, Purpose};
 use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
 use crate::types::Run;
 use crate::types::{DataMode, Ino, LargePages};
 use pm_journal::error::{Error, Result};
-use pm_journal::lane::{Lane, Purpose, Zone};
+use pm_space::{Class, Zone};
 use pm_store::FreshSet;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};

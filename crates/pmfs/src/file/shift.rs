@@ -10,15 +10,15 @@
 
 use super::{Work, block_of};
 use crate::pool::Pool;
-use crate::resolve::intend_nodes;
-use crate::space::alloc::Class;
+use crate::purpose::Purpose;
+use crate::resolve::intend_subtree;
 use crate::tree::Tree;
 use crate::tree::edit::{Entries, Swing, write_node};
 use crate::tree::entry::{Entry, coverage, place, span};
 use crate::types::Ino;
 use crate::types::Run;
 use pm_journal::error::{Error, Result};
-use pm_journal::lane::{Purpose, Zone};
+use pm_space::{Class, Zone};
 use pm_store::Durable;
 use pmfs_format::inode::SIZE_MAX;
 use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, UNWRITTEN};
@@ -117,7 +117,7 @@ impl Work<'_> {
         };
         let stay = shift.insert && !planted!("bug-insert-frees-moved");
         let gone = if stay { 0 } else { shift.len };
-        intend_nodes(self.lane, &swing, shift.at, shift.at + gone)?;
+        intend_subtree(self.lane, &swing, (shift.at, swing.end()), shift.at + gone)?;
         fresh.until_seal();
         self.publish_both(&swing, size);
         self.lane_done();

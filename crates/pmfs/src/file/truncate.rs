@@ -3,11 +3,11 @@
 
 use super::Work;
 use crate::pool::Pool;
-use crate::space::alloc::Class;
 use crate::tree::edit::Holes;
 use crate::tree::entry::coverage;
 use crate::types::Ino;
 use pm_journal::error::{Error, Result};
+use pm_space::Class;
 use pm_store::Durable;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::inode::SIZE_MAX;

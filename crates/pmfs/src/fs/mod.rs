@@ -20,14 +20,14 @@ use crate::mapping::kernel_copy::OwnCopies;
 use crate::mapping::stored::Watching;
 use crate::options::OpenOptions;
 use crate::pool::Pool;
+#[cfg(feature = "record")]
+use crate::purpose::Lane;
 use crate::recovery::attach;
 use crate::recovery::inherit::{ForExec, ForFork};
 use crate::types::{AtimeMode, DataMode, FileId, LockOwner, RecoveryReport};
 use entrance::Entrance;
 use map::Maps;
 use pm_journal::error::{Error, Result};
-#[cfg(feature = "record")]
-use pm_journal::lane::Lane;
 use pmem::counters;
 use pmshare::counters::Totals;
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! statfs: sums over the groups' lines.
 
 use crate::pool::Pool;
-use crate::space::bitmap::Bitmap;
+use crate::purpose::Lane;
 use crate::types::StatFs;
 use pm_journal::error::Result;
-use pm_journal::lane::Lane;
+use pm_space::Bitmap;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::directory::NAME_MAX;
 

@@ -8,12 +8,12 @@ pub mod usage;
 pub mod xattr;
 
 use crate::pool::Pool;
+use crate::purpose::Lane;
 use crate::tree::entry::Entry;
 use crate::tree::{Shape, Tree, corrupt};
 use crate::types::Run;
 use crate::types::{Ino, mode};
 use pm_journal::error::{Error, Result};
-use pm_journal::lane::Lane;
 use pm_journal::{Change, Transaction};
 use pmfs_format::inode::{
     CTIME_IS_MTIME, FIRST_INO, INLINE_BYTES, ROOT_INO, SIZE_MASK, SIZE_MAX, TABLE_INO,
@@ -175,7 +175,12 @@ impl Inode {
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn account_in(&self, lane: &Lane<'_>) {
-        lane.work_on(self.ino, if self.counts_blocks() { self.off } else { 0 });
+        let counted = if self.counts_blocks() {
+            InodeRaw::inline.of(self.off)
+        } else {
+            0
+        };
+        lane.work_on(self.ino, counted);
     }
 
     /// Returns whether its block count is stored beside it; others have something else there.

@@ -11,15 +11,14 @@
 use crate::inode::Inode;
 use crate::inode::acl;
 use crate::pool::Pool;
-use crate::space::alloc::Class;
+use crate::purpose::{Claim, Lane, Purpose};
 use crate::tree::corrupt;
 use crate::types::Run;
 use crate::types::{Ino, XattrFlags, mode};
 use pm_journal::Transaction;
-use pm_journal::claim::Claim;
 use pm_journal::error::{Error, Result};
-use pm_journal::lane::{Lane, Purpose, Zone};
 use pm_journal::locks::{self, LockSet};
+use pm_space::{Class, Zone};
 use pm_store::FreshSet;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 

@@ -2,15 +2,15 @@
 
 use crate::inode::{Inode, NewInode, PER_BLOCK};
 use crate::pool::Pool;
-use crate::space::alloc::Class;
+use crate::purpose::{Lane, Purpose};
 use crate::tree::edit::{Edit, Leaves};
 use crate::tree::entry::Entry;
 use crate::types::Ino;
 use pm_journal::error::{Error, Result};
-use pm_journal::lane::{Lane, Purpose, Zone};
 use pm_journal::locks::drain_place;
 use pm_journal::medium::header::grow_word;
 use pm_journal::medium::store::Held;
+use pm_space::{Class, Zone};
 use pm_store::FreshSet;
 use pmfs_format::inode::TABLE_INO;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};

@@ -3,9 +3,9 @@
 use crate::dir::Hit;
 use crate::dir::bucket::fingerprint;
 use crate::pool::Pool;
-use crate::space::bitmap::Bitmap;
 use crate::types::Ino;
 use crate::types::Run;
+use pm_space::Bitmap;
 use pmfs_format::directory::FINGERPRINT_FREE;
 
 fn print_off(hit: &Hit) -> u64 {
@@ -27,9 +27,5 @@ pub(crate) fn name_again(pool: &Pool, hit: &Hit) {
 pub(crate) fn mark_number(pool: &Pool, ino: Ino, taken: bool) {
     let map = Bitmap::inodes(pool);
     let _held = map.lock(ino);
-    let run = Run {
-        block: ino,
-        count: 1,
-    };
-    map.mark(run, taken);
+    map.mark(Run::one(ino), taken);
 }

@@ -7,10 +7,10 @@ use crate::dir::{Hit, Name};
 use crate::inode::Inode;
 use crate::namespace::planted;
 use crate::pool::Pool;
+use crate::purpose::Claim;
 use crate::resolve::intend_reclaim;
 use crate::types::Ino;
 use pm_journal::Transaction;
-use pm_journal::claim::Claim;
 use pm_journal::error::{Error, Result};
 use pm_journal::locks::LockSet;
 

@@ -2,13 +2,13 @@
 
 use crate::inode::Inode;
 use crate::pool::Pool;
+use crate::purpose::Claim;
 use crate::resolve::intend_reclaim;
-use crate::space::bitmap::Bitmap;
 use crate::tables::open_table::Thing;
 use crate::types::{Attr, Ino};
-use pm_journal::claim::Claim;
 use pm_journal::error::{Error, Result};
 use pm_journal::locks::LockSet;
+use pm_space::Bitmap;
 
 impl Pool {
     /// One more holder of `ino`.

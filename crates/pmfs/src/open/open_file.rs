@@ -8,12 +8,12 @@
 use crate::open::file_lock::table::Lock;
 use crate::open::file_lock::{Owner, Request};
 use crate::pool::Pool;
-use crate::space::alloc::Class;
 use crate::tables::annex::{HeldLine, Line, Table};
 use crate::tables::open_table::Thing;
 use crate::types::{Attr, FileId, Ino, LockClass, LockKind, LockRange};
 use pm_journal::error::{Error, Result};
 use pm_journal::locks::LockSet;
+use pm_space::Class;
 use pmfs_format::OpenFileRaw;
 use pmshare::owner;
 use std::io::SeekFrom;

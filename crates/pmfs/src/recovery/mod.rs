@@ -13,16 +13,15 @@ pub(crate) mod rest;
 use crate::inode::Inode;
 use crate::inode::usage;
 use crate::pool::Pool;
+use crate::purpose::{Claim, Lane, Purpose};
 use crate::resolve::{self, tree_of};
-use crate::space::bitmap::Bitmap;
 use crate::tables::open_table::{Reference, Thing};
-use pm_journal::claim::Claim;
 use pm_journal::error::{Error, Result};
-use pm_journal::lane::{Lane, Purpose};
 use pm_journal::locks::LockSet;
 use pm_journal::medium::header;
 use pm_journal::medium::store::{Share, Store};
 use pm_journal::undo::undo_lane;
+use pm_space::Bitmap;
 use pm_store::Restore;
 use pmfs_format::LockRaw;
 use pmshare::Member;
@@ -68,15 +67,9 @@ fn clean(pool: &Pool, dead: &[Dead]) -> Result<Undone> {
         .collect();
     for &index in &lanes {
         let lane = Lane::at(pool, index);
-        let done = if planted!("bug-wrong-lane-undone") {
-            undo_lane(
-                pool,
-                &Lane::at(pool, (index + 1) % pool.geometry.lanes),
-                true,
-            )?
-        } else {
-            undo_lane(pool, &lane, true)?
-        };
+        let wrong = u64::from(planted!("bug-wrong-lane-undone"));
+        let undoing = Lane::at(pool, (index + wrong) % pool.geometry.lanes);
+        let done = undo_lane(pool, &undoing, true)?;
         undone.transactions += done.transactions;
         undone.entries += done.entries;
         undone.calls += 1;
@@ -105,7 +98,7 @@ fn clean(pool: &Pool, dead: &[Dead]) -> Result<Undone> {
 /// The inodes whose blocks the dead thread was about to change.
 fn inodes_in_question(pool: &Pool, lane: &Lane<'_>) -> Vec<u64> {
     let mut inos = vec![lane.working()];
-    inos.extend((0..lane.intent_count()).map(|record| lane.intent_ino(record)));
+    inos.extend((0..lane.intent_count()).filter_map(|record| lane.purpose(record)?.owner()));
     inos.sort_unstable();
     inos.dedup();
     inos.retain(|&ino| Inode::load(pool, ino).is_ok_and(|inode| inode.links > 0));

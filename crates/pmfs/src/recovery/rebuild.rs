@@ -4,14 +4,14 @@
 use crate::inode::usage;
 use crate::inode::{Inode, PER_BLOCK, plausible};
 use crate::pool::Pool;
-use crate::space::bitmap::Bitmap;
+use crate::purpose::Lane;
 use crate::tree::visit::{Piece, Visitor};
 use crate::types::Run;
 use crate::types::{RecoveryKind, RecoveryReport};
 use pm_journal::error::{Error, Result};
-use pm_journal::lane::Lane;
 use pm_journal::medium::superblock;
 use pm_journal::undo::undo;
+use pm_space::{Bitmap, Zone};
 use pm_store::Restore;
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::ROOT_INO;
@@ -52,12 +52,9 @@ pub fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
         report.transactions_undone += undone.transactions;
         report.entries_undone += undone.entries;
         // Lanes start in different parts of the pool, so that they seldom meet in a group.
-        lane.set_block_cursor(
-            pm_journal::lane::Zone::Data,
-            geometry.data_start
-                + index * ((geometry.blocks - geometry.data_start) / geometry.lanes),
-        );
-        lane.set_block_cursor(pm_journal::lane::Zone::Meta, geometry.data_start);
+        let apart = (geometry.blocks - geometry.data_start) / geometry.lanes;
+        lane.set_block_cursor(Zone::Data, geometry.data_start + index * apart);
+        lane.set_block_cursor(Zone::Meta, geometry.data_start);
         // In groups of their own, if there are enough: else the lanes of all processes write the
         // same line.
         let apart = (geometry.inodes / geometry.lanes).max(1024);

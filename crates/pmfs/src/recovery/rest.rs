@@ -5,13 +5,13 @@
 //! The tables are looked at while their checksum is made, part by part, so that they are read once.
 
 use crate::pool::Pool;
-use crate::space::bitmap::Bitmap;
 use crate::tables::annex::told_words;
 use crate::types::Run;
 use pm_journal::error::Result;
 use pm_journal::medium::geometry::Geometry;
 use pm_journal::medium::header;
 use pm_journal::medium::superblock::crc_of_parts;
+use pm_space::Bitmap;
 use pmfs_format::inode::FIRST_INO;
 use pmfs_format::runtime::{ANNEX_ROOTS, FILE_LOCK_FREE, GROUP_UNITS, KERNEL_COPY_FREE};
 use pmfs_format::{

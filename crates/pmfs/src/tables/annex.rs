@@ -14,11 +14,10 @@
 //! low, so an annex whose count is 0 need not be scanned.
 
 use crate::pool::Pool;
-use crate::space::alloc::Class;
-use crate::space::bitmap::Bitmap;
 use crate::types::Run;
 use pm_journal::medium::header::annex_word;
 use pm_journal::medium::store::Held;
+use pm_space::{Bitmap, Class};
 use pm_store::annexes::block_of;
 use pmfs_format::runtime::{
     ANNEX_COUNT_MAX, ANNEX_FILE_ROOTS, ANNEX_LINES, ANNEX_LOCK_ROOTS, ANNEX_NODE, ANNEX_NODE_WORDS,

@@ -8,10 +8,10 @@
 //! in levels of four times as many each: a thing has some neighbouring lines in each level.
 
 use crate::pool::Pool;
-use crate::space::alloc::Class;
 use crate::tables::annex::{Line, Table};
 use crate::types::Ino;
 use pm_journal::error::{Error, Result};
+use pm_space::Class;
 use pmfs_format::OpenLineRaw;
 use pmfs_format::runtime::{ANNEX_LINES, OPEN_LINE_REFERENCES};
 

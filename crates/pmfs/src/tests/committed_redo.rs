@@ -1,10 +1,9 @@
 //! Committed redo records, as calls on files meet them.
 
+use crate::purpose::{Claim, Lane, Purpose};
 use crate::scratch::{NODE, Scratch};
-use crate::space::alloc::Class;
 use crate::{Fs, ROOT_INO};
-use pm_journal::claim::Claim;
-use pm_journal::lane::{Lane, Purpose, Zone};
+use pm_space::{Class, Zone};
 use pmem::counters::snapshot;
 
 /// A file of sevens, by its number.

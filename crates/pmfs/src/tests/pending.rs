@@ -1,8 +1,8 @@
 //! Pending commits, as calls on files leave them.
 
+use crate::purpose::Lane;
 use crate::scratch::{NODE, Scratch};
 use crate::{Fs, ROOT_INO, RenameFlags};
-use pm_journal::lane::Lane;
 use pm_journal::pending::PendingCommit;
 use pmfs_format::runtime::{PENDING_ID_SHIFT, PENDING_REDO};
 use pmfs_format::{LaneRaw, LockRaw};

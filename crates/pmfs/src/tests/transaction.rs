@@ -1,10 +1,9 @@
 //! Transactions on a medium that fails.
 
 use crate::Fs;
+use crate::purpose::{Claim, Purpose};
 use crate::scratch::Scratch;
 use pm_journal::Transaction;
-use pm_journal::claim::Claim;
-use pm_journal::lane::Purpose;
 
 /// Two blocks that nobody has; the second is to be bad.
 const SOUND: u64 = 8 << 20;

@@ -4,10 +4,10 @@
 use super::entry::{Entry, coverage, place, span};
 use super::{Shape, Tree};
 use crate::pool::Pool;
-use crate::space::alloc::Class;
+use crate::purpose::{Lane, Purpose};
 use crate::types::Ino;
 use pm_journal::error::Result;
-use pm_journal::lane::{Lane, Purpose, Zone};
+use pm_space::{Class, Zone};
 use pm_store::FreshSet;
 use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, UNWRITTEN};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -23,6 +23,13 @@ pub struct Swing {
     /// what freeing it needs.
     pub level: u32,
     pub base: u64,
+}
+
+impl Swing {
+    /// The index behind all that `old` covers.
+    pub fn end(&self) -> u64 {
+        self.base + coverage(self.level)
+    }
 }
 
 /// The leaves that are to stand in the range.

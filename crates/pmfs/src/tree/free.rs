@@ -9,10 +9,10 @@
 use super::entry::{Entry, coverage, span};
 use super::{Shape, Tree, corrupt};
 use crate::pool::Pool;
-use crate::space::bitmap::Bitmap;
+use crate::purpose::Lane;
 use crate::types::Run;
 use pm_journal::error::Result;
-use pm_journal::lane::Lane;
+use pm_space::Bitmap;
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -92,11 +92,7 @@ impl Freeing<'_> {
         } else {
             self.children(node, level, base, (start, end))?;
         }
-        let block = Run {
-            block: node >> BLOCK_SHIFT,
-            count: 1,
-        };
-        self.clear(block, self.position(end, level));
+        self.clear(Run::one(node >> BLOCK_SHIFT), self.position(end, level));
         Ok(())
     }
 

@@ -160,6 +160,7 @@ mod tests {
             "pm-store/src",
             "pmshare/src",
             "pm-journal/src",
+            "pm-space/src",
             "pmfs/src",
             "pmfs-admin/src",
         ] {

@@ -7,11 +7,11 @@
 
 use super::Owner;
 use crate::pool::Pool;
-use crate::space::alloc::Class;
 use crate::tables::annex::{Line, Table};
 use crate::types::{Ino, LockClass, LockKind, LockRange};
 use pm_journal::error::{Error, Result};
 use pm_journal::medium::store::Held;
+use pm_space::Class;
 use pmfs_format::runtime::{
     FILE_LOCK_CLASS_SHIFT, FILE_LOCK_FREE, FILE_LOCK_HELD, FILE_LOCK_PID_SHIFT,
     FILE_LOCK_SLOT_SHIFT, FILE_LOCK_TAKEN, FILE_LOCK_WAITING, FILE_LOCK_WRITE,

@@ -5,18 +5,29 @@
 //! dead thread, or the record of one, can tell what became of the bit. A group is 8,192 blocks;
 //! each line of its bitmap is a 2 MiB region.
 //!
-//! [`Lane::intend`]: pm_journal::lane::Lane::intend
+//! [`Lane::intend`]: crate::lane::Lane::intend
 
-use crate::types::{FreePages, Run};
 use pm_journal::medium::geometry::BitmapPlace;
-use pm_journal::medium::store::Held;
-use pm_journal::medium::store::Waits;
+use pm_journal::medium::store::{Held, Waits};
+use pm_journal::types::Run;
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::{GroupRaw, tree::FANOUT};
 use pmshare::rescue;
 
 /// Units in one line of bitmap: a 2 MiB region.
 pub const REGION: u64 = 512;
+
+/// Free space by what a leaf of a file can be, each aligned to its size. The larger ones are
+/// counted in the smaller ones too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FreePages {
+    /// Pages of 4 KiB.
+    pub small: u64,
+    /// Pages of 2 MiB.
+    pub large: u64,
+    /// Pages of 1 GiB.
+    pub huge: u64,
+}
 
 /// One of the two bitmaps.
 #[derive(Clone, Copy)]
@@ -26,33 +37,34 @@ pub struct Bitmap<'a> {
 }
 
 impl<'a> Bitmap<'a> {
+    /// That of blocks.
+    #[inline]
     pub fn blocks(waits: impl Into<Waits<'a>>) -> Bitmap<'a> {
         let waits = waits.into();
-        let share = waits.share;
-        Bitmap {
-            waits,
-            place: share.geometry.block_map,
-        }
+        let place = waits.share.geometry.block_map;
+        Bitmap { waits, place }
     }
 
+    /// That of inode numbers.
+    #[inline]
     pub fn inodes(waits: impl Into<Waits<'a>>) -> Bitmap<'a> {
         let waits = waits.into();
-        let share = waits.share;
-        Bitmap {
-            waits,
-            place: share.geometry.inode_map,
-        }
+        let place = waits.share.geometry.inode_map;
+        Bitmap { waits, place }
     }
 
+    #[inline]
     fn group_line(&self, group: u64) -> u64 {
         self.place.groups + group * GroupRaw::SIZE
     }
 
+    #[inline]
     pub(super) fn word_off(&self, unit: u64) -> u64 {
         self.place.bits + unit / 64 * 8
     }
 
     /// Locks the group of `unit`.
+    #[inline]
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn lock(&self, unit: u64) -> Held<'a> {
         let held = Held::new(self.waits, self.group_line(unit / GROUP_UNITS));
@@ -64,17 +76,17 @@ impl<'a> Bitmap<'a> {
     }
 
     /// Free units of a group, at a glance.
+    #[inline]
     pub fn group_free(&self, group: u64) -> u64 {
-        self.waits
-            .pm
-            .load(GroupRaw::free.of(self.group_line(group)))
+        let line = self.group_line(group);
+        self.waits.pm.load(GroupRaw::free.of(line))
     }
 
     /// Whole free regions of a group, at a glance.
+    #[inline]
     pub fn group_regions(&self, group: u64) -> u64 {
-        self.waits
-            .pm
-            .load(GroupRaw::regions.of(self.group_line(group)))
+        let line = self.group_line(group);
+        self.waits.pm.load(GroupRaw::regions.of(line))
     }
 
     /// Returns whether any region is free as a whole, at a glance.
@@ -89,6 +101,8 @@ impl<'a> Bitmap<'a> {
             .sum()
     }
 
+    /// Returns whether a unit is in use; one that the pool does not have is not.
+    #[inline]
     pub fn is_set(&self, unit: u64) -> bool {
         unit < self.place.units && self.waits.pm.load(self.word_off(unit)) >> (unit % 64) & 1 == 1
     }
@@ -176,6 +190,8 @@ impl<'a> Bitmap<'a> {
         regions.filter(|&(region, _)| self.is_whole(region)).count() as u64
     }
 
+    /// Groups in all.
+    #[inline]
     pub fn group_count(&self) -> u64 {
         self.place.group_count()
     }
@@ -223,14 +239,8 @@ impl<'a> Bitmap<'a> {
 
     pub(super) fn region_used(&self, region: u64) -> u64 {
         (0..REGION / 64)
-            .map(|word| {
-                u64::from(
-                    self.waits
-                        .pm
-                        .load(self.word_off(region + word * 64))
-                        .count_ones(),
-                )
-            })
+            .map(|word| self.waits.pm.load(self.word_off(region + word * 64)))
+            .map(|word| u64::from(word.count_ones()))
             .sum()
     }
 

@@ -3,62 +3,51 @@
 
 mod search;
 
-pub(crate) use search::Wish;
+pub use search::Wish;
 
-use crate::space::bitmap::{Bitmap, REGION};
-use crate::space::budget::Space;
-use crate::types::Run;
+use crate::bitmap::{Bitmap, REGION};
+use crate::budget::{Class, Space};
+use crate::lane::{Lane, Meaning, Zone};
 use pm_journal::error::{Error, Result};
-use pm_journal::lane::{Lane, Purpose, Zone};
+use pm_journal::lane;
 use pm_journal::locks::line_of;
 use pm_journal::medium::sparse::REGION as SPACED;
 use pm_journal::medium::store::Waits;
+use pm_journal::types::Run;
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::tree::FANOUT;
 
-/// The right of a call to take from the reserve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// It makes the pool fuller.
-    Ordinary,
-    /// It frees or replaces: it must go through on a full pool (docs/adr/0035-space.md).
-    Privileged,
-}
-
-impl Space {
+impl<P: Meaning> Space<P> {
     /// Allocates a run of 1 to `want` contiguous blocks; the lane knows what for.
     ///
     /// # Errors
     /// [`Error::NoSpace`].
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn alloc(
+    pub fn alloc(
         &self,
-        lane: &Lane<'_>,
+        lane: &Lane<'_, P>,
         want: u64,
         class: Class,
         zone: Zone,
-        purpose: Purpose,
+        purpose: P,
     ) -> Result<Run> {
-        let wish = Wish { want, after: None };
-        self.alloc_wish(lane, wish, class, zone, purpose)
+        self.alloc_wish(lane, Wish::of(want), class, zone, purpose)
     }
 
-    /// Allocates like [`Pool::alloc`], where it is best.
+    /// Allocates like [`Space::alloc`], where it is best.
     ///
     /// # Errors
-    /// Those of [`Pool::alloc`].
+    /// Those of [`Space::alloc`].
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
-    pub(crate) fn alloc_wish(
+    pub fn alloc_wish(
         &self,
-        lane: &Lane<'_>,
+        lane: &Lane<'_, P>,
         wish: Wish,
         class: Class,
         zone: Zone,
-        purpose: Purpose,
+        purpose: P,
     ) -> Result<Run> {
-        if class == Class::Ordinary {
-            self.afford(lane.waits(), wish.want)?;
-        }
+        self.afford(lane.waits(), class, wish.want)?;
         let map = Bitmap::blocks(lane.waits());
         let cursor = lane.block_cursor(zone).min(self.geometry.blocks - 1);
         for place in map.places(cursor, lane.block_cursor(zone.other()), wish, &self.hints) {
@@ -72,9 +61,7 @@ impl Space {
                     continue;
                 }
             }
-            lane.intend_run(run, purpose)?;
-            map.mark(run, true);
-            lane.count_blocks(purpose, run.count as i64);
+            self.take(lane, &map, run, purpose)?;
             if run.count < REGION {
                 lane.set_block_cursor(zone, run.block + run.count);
             }
@@ -88,7 +75,9 @@ impl Space {
     }
 
     /// Gives a lane a run that was found free, in a group that is locked.
-    fn take(&self, lane: &Lane<'_>, map: &Bitmap<'_>, run: Run, purpose: Purpose) -> Result<Run> {
+    #[inline]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
+    fn take(&self, lane: &Lane<'_, P>, map: &Bitmap<'_>, run: Run, purpose: P) -> Result<Run> {
         lane.intend_run(run, purpose)?;
         map.mark(run, true);
         lane.count_blocks(purpose, run.count as i64);
@@ -98,15 +87,8 @@ impl Space {
     /// Takes one block for what no tree has; `tell` writes down which one, under its group's lock,
     /// before its bit is set.
     #[cfg_attr(feature = "record", track_caller)]
-    pub(crate) fn alloc_alone(
-        &self,
-        waits: Waits<'_>,
-        class: Class,
-        tell: impl Fn(u64),
-    ) -> Option<u64> {
-        if class == Class::Ordinary && self.afford(waits, 1).is_err() {
-            return None;
-        }
+    pub fn alloc_alone(&self, waits: Waits<'_>, class: Class, tell: impl Fn(u64)) -> Option<u64> {
+        self.afford(waits, class, 1).ok()?;
         let map = Bitmap::blocks(waits);
         let take = |run: Run| {
             tell(run.block);
@@ -114,10 +96,7 @@ impl Space {
             run.block
         };
         let start = self.geometry.data_start;
-        let wish = Wish {
-            want: 1,
-            after: None,
-        };
+        let wish = Wish::of(1);
         let taken = map
             .places(start, start, wish, &self.hints)
             .find_map(|place| {
@@ -137,32 +116,27 @@ impl Space {
     /// # Errors
     /// [`Error::NoSpace`].
     #[cfg_attr(feature = "record", track_caller)]
-    pub fn alloc_in(&self, lane: &Lane<'_>, region: u64, purpose: Purpose) -> Result<Run> {
+    pub fn alloc_in(&self, lane: &Lane<'_, P>, region: u64, purpose: P) -> Result<Run> {
         let map = Bitmap::blocks(lane.waits());
         let _held = map.lock(region);
         let run = map.search(search::Place::Broken(region, 1), 1);
         let run = run.filter(|&run| self.has_space(run));
         let run = run.ok_or(Error::NoSpace)?;
-        lane.intend_run(run, purpose)?;
-        map.mark(run, true);
-        lane.count_blocks(purpose, 1);
-        Ok(run)
+        self.take(lane, &map, run, purpose)
     }
 
     /// Allocates exactly `want` contiguous blocks, at most a group's, wherever they are.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if there is no such run (smaller ones may well be free).
-    pub(crate) fn alloc_whole(
+    pub fn alloc_whole(
         &self,
-        lane: &Lane<'_>,
+        lane: &Lane<'_, P>,
         want: u64,
         class: Class,
-        purpose: Purpose,
+        purpose: P,
     ) -> Result<Run> {
-        if class == Class::Ordinary {
-            self.afford(lane.waits(), want)?;
-        }
+        self.afford(lane.waits(), class, want)?;
         let map = Bitmap::blocks(lane.waits());
         for group in 0..map.group_count() {
             if map.group_free(group) < want {
@@ -173,10 +147,7 @@ impl Space {
                 if !self.has_space(run) {
                     return Err(Error::NoSpace);
                 }
-                lane.intend_run(run, purpose)?;
-                map.mark(run, true);
-                lane.count_blocks(purpose, run.count as i64);
-                return Ok(run);
+                return self.take(lane, &map, run, purpose);
             }
         }
         Err(Error::NoSpace)
@@ -186,10 +157,8 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::NoSpace`] if there is none (smaller blocks may well be free).
-    pub fn alloc_region(&self, lane: &Lane<'_>, class: Class, purpose: Purpose) -> Result<Run> {
-        if class == Class::Ordinary {
-            self.afford(lane.waits(), REGION)?;
-        }
+    pub fn alloc_region(&self, lane: &Lane<'_, P>, class: Class, purpose: P) -> Result<Run> {
+        self.afford(lane.waits(), class, REGION)?;
         let map = Bitmap::blocks(lane.waits());
         let groups = map.group_count();
         let cursor = lane.block_cursor(Zone::Data).min(self.geometry.blocks - 1);
@@ -205,17 +174,12 @@ impl Space {
                 .step_by(REGION as usize)
                 .find(|&region| region + REGION <= end && map.region_used(region) == 0);
             if let Some(block) = whole {
-                let run = Run {
-                    block,
-                    count: REGION,
-                };
+                let count = REGION;
+                let run = Run { block, count };
                 if !self.has_space(run) {
                     return Err(Error::NoSpace);
                 }
-                lane.intend_run(run, purpose)?;
-                map.mark(run, true);
-                lane.count_blocks(purpose, run.count as i64);
-                return Ok(run);
+                return self.take(lane, &map, run, purpose);
             }
         }
         Err(Error::NoSpace)
@@ -227,17 +191,15 @@ impl Space {
     /// # Errors
     /// [`Error::NoSpace`] if there is none; parts taken meanwhile are left to resolving the lane's
     /// intents.
-    pub(crate) fn alloc_gigabyte(
+    pub fn alloc_gigabyte(
         &self,
-        lane: &Lane<'_>,
+        lane: &Lane<'_, P>,
         class: Class,
-        purpose: impl Fn(u64) -> Purpose,
+        purpose: impl Fn(u64) -> P,
     ) -> Result<Run> {
         const GROUPS: u64 = FANOUT * FANOUT / GROUP_UNITS;
         let map = Bitmap::blocks(lane.waits());
-        if class == Class::Ordinary {
-            self.afford(lane.waits(), FANOUT * FANOUT)?;
-        }
+        self.afford(lane.waits(), class, FANOUT * FANOUT)?;
         let whole = |first: &u64| {
             (*first + GROUPS) * GROUP_UNITS <= self.geometry.blocks
                 && (0..GROUPS).all(|group| map.group_free(first + group) == GROUP_UNITS)
@@ -256,10 +218,7 @@ impl Space {
             if regions != GROUP_UNITS / REGION || !self.has_space(run) {
                 return Err(Error::NoSpace);
             }
-            let purpose = purpose(group * GROUP_UNITS);
-            lane.intend_run(run, purpose)?;
-            map.mark(run, true);
-            lane.count_blocks(purpose, run.count as i64);
+            self.take(lane, &map, run, purpose(group * GROUP_UNITS))?;
         }
         Ok(Run {
             block: first * GROUP_UNITS,
@@ -269,24 +228,18 @@ impl Space {
 
     /// Frees the first `count` blocks of a lane's record and strikes them out, group by group.
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
-    pub fn free_front(&self, lane: &Lane<'_>, record: u64, count: u64) {
+    pub fn free_front(&self, lane: &Lane<'_, P>, record: u64, count: u64) {
         let Some((word, purpose)) = lane.intent(record) else {
             return;
         };
-        let mut run = Lane::run_of(word);
+        let mut run = Lane::<P>::run_of(word);
         lane.count_blocks(purpose, -(count.min(run.count) as i64));
         let left = run.count.saturating_sub(count);
         let map = Bitmap::blocks(lane.waits());
         while run.count > left {
             let here = (GROUP_UNITS - run.block % GROUP_UNITS).min(run.count - left);
             let _held = map.lock(run.block);
-            map.mark(
-                Run {
-                    block: run.block,
-                    count: here,
-                },
-                false,
-            );
+            map.mark(Run { count: here, ..run }, false);
             run.block += here;
             run.count -= here;
             lane.shrink(record, run);
@@ -298,7 +251,7 @@ impl Space {
     /// # Errors
     /// [`Error::NoInodes`].
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
-    pub(crate) fn alloc_ino(&self, lane: &Lane<'_>) -> Result<u64> {
+    pub fn alloc_ino(&self, lane: &Lane<'_, P>) -> Result<u64> {
         let map = Bitmap::inodes(lane.waits());
         let groups = map.group_count();
         let cursor = lane.inode_cursor() % self.geometry.inodes;
@@ -315,11 +268,8 @@ impl Space {
                 .first_free(from, end)
                 .or_else(|| map.first_free(start, end));
             if let Some(ino) = found {
-                let run = Run {
-                    block: ino,
-                    count: 1,
-                };
-                lane.intend_run(run, Purpose::Inode { ino })?;
+                let run = Run::one(ino);
+                lane.intend_run(run, P::number(ino))?;
                 map.mark(run, true);
                 lane.set_inode_cursor(ino + 1);
                 // Likely the next to be made: its lock is in no cache.
@@ -328,6 +278,14 @@ impl Space {
             }
         }
         Err(Error::NoInodes)
+    }
+
+    /// Frees an inode number, which a record names, and strikes that out.
+    pub fn free_ino(&self, lane: &Lane<'_, P>, record: u64, ino: u64) {
+        let map = Bitmap::inodes(lane.waits());
+        let _held = map.lock(ino);
+        map.mark(Run::one(ino), false);
+        lane.strike_out(record);
     }
 
     /// A free block that has space, wherever it is, with its group locked by `lock`; for who found
@@ -342,7 +300,7 @@ impl Space {
             let _held = map.lock(first);
             let mut all = first..(first + SPACED).min(self.geometry.blocks);
             let block = all.find(|&block| !map.is_set(block))?;
-            let run = Run { block, count: 1 };
+            let run = Run::one(block);
             (self.is_backed(region) || self.back_blocks(block, block + 1)).then(|| take(run))
         })
     }
@@ -350,12 +308,12 @@ impl Space {
     /// Gives the spare blocks of all lanes back that nobody is in.
     pub fn free_spares(&self, waits: Waits<'_>) {
         for index in 0..self.geometry.lanes {
-            if Lane::at(waits, index).spare().is_some()
-                && let Some(lane) = Lane::try_claim(waits, index)
+            if Lane::<P>::at(waits, index).spare().is_some()
+                && let Some(lane) = lane::Lane::try_claim(waits, index).map(Lane::of)
             {
                 // Without room for a record it stays what it is.
                 let _ = self.free_spare(&lane);
-                lane.give_back();
+                lane.release();
             }
         }
     }
@@ -365,9 +323,9 @@ impl Space {
     /// # Errors
     /// Those of [`Lane::intend`].
     #[cfg_attr(feature = "record", track_caller)]
-    fn free_spare(&self, lane: &Lane<'_>) -> Result<()> {
+    fn free_spare(&self, lane: &Lane<'_, P>) -> Result<()> {
         if let Some(block) = lane.spare() {
-            let record = lane.intend_run(Run { block, count: 1 }, Purpose::Scratch)?;
+            let record = lane.intend_run(Run::one(block), P::SCRATCH)?;
             lane.set_spare(0);
             self.free_front(lane, record, 1);
             lane.clear_intents();

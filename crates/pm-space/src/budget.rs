@@ -1,22 +1,32 @@
 //! Free blocks, as a process counts on them.
 
-use crate::space::bitmap::Bitmap;
-use crate::space::hints::Hints;
+use crate::bitmap::Bitmap;
+use crate::hints::Hints;
 use pm_journal::error::{Error, Result};
-use pm_journal::medium::store::Share;
-use pm_journal::medium::store::Waits;
+use pm_journal::medium::store::{Share, Waits};
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The pool's blocks, to be given out.
-pub struct Space {
+/// The right of a call to take from the reserve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// It makes the pool fuller.
+    Ordinary,
+    /// It frees or replaces: it must go through on a full pool (docs/adr/0035-space.md).
+    Privileged,
+}
+
+/// The pool's blocks, to be given out; `P` is the meaning of intents.
+pub struct Space<P> {
     share: Share,
     /// Blocks that ordinary calls may take before the free ones are counted again.
     budget: AtomicI64,
     pub(super) hints: Hints,
+    meaning: PhantomData<P>,
 }
 
-impl Deref for Space {
+impl<P> Deref for Space<P> {
     type Target = Share;
 
     #[inline(always)]
@@ -25,13 +35,14 @@ impl Deref for Space {
     }
 }
 
-impl Space {
+impl<P> Space<P> {
     /// Makes the count of a pool; nothing is counted yet.
-    pub fn new(share: Share) -> Space {
+    pub fn new(share: Share) -> Space<P> {
         Space {
             share,
             budget: AtomicI64::new(0),
             hints: Hints::default(),
+            meaning: PhantomData,
         }
     }
 
@@ -40,9 +51,11 @@ impl Space {
         self.share
     }
 
-    /// Checks that an ordinary call may take `want` blocks; the reserve is not for it.
-    pub(super) fn afford(&self, waits: Waits<'_>, want: u64) -> Result<()> {
-        if self.budget.fetch_sub(want as i64, Ordering::Relaxed) >= want as i64 {
+    /// Checks that a call may take `want` blocks; the reserve is not for ordinary ones.
+    pub(super) fn afford(&self, waits: Waits<'_>, class: Class, want: u64) -> Result<()> {
+        if class == Class::Privileged
+            || self.budget.fetch_sub(want as i64, Ordering::Relaxed) >= want as i64
+        {
             return Ok(());
         }
         let free = Bitmap::blocks(waits).free();

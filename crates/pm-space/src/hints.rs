@@ -1,6 +1,6 @@
 //! The broken regions that a process knows of.
 
-use crate::space::bitmap::REGION;
+use crate::bitmap::REGION;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Broken regions that are kept in mind: the fullest, as many as have about so many free units.

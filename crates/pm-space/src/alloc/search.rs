@@ -13,9 +13,9 @@
 //! process. The hints may be out of date: whatever place is tried is searched under its group's
 //! lock, and at last everything is.
 
-use crate::space::bitmap::{Bitmap, REGION};
-use crate::space::hints::{Hint, Hints, KEPT_UNITS};
-use crate::types::Run;
+use crate::bitmap::{Bitmap, REGION};
+use crate::hints::{Hint, Hints, KEPT_UNITS};
+use pm_journal::types::Run;
 use pmfs_format::runtime::GROUP_UNITS;
 use std::sync::atomic::Ordering;
 
@@ -37,7 +37,7 @@ const TRIES: usize = 24;
 
 /// The blocks that are looked for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
+pub struct Wish {
     /// Units, at most.
     pub want: u64,
     /// The block that they are best behind.
@@ -45,6 +45,12 @@ pub(crate) struct Wish {
 }
 
 impl Wish {
+    /// So many, wherever they are.
+    #[inline]
+    pub fn of(want: u64) -> Wish {
+        Wish { want, after: None }
+    }
+
     /// The shortest run that is worth a piece of its own.
     fn least(&self) -> u64 {
         (self.want / PIECES).max(1)
@@ -219,15 +225,7 @@ impl<'a> Bitmap<'a> {
                 };
                 Some(Run { block, count })
             }
-            Place::Any(group) => {
-                let start = group * GROUP_UNITS;
-                self.fit(
-                    start,
-                    (start + GROUP_UNITS).min(self.place.units),
-                    want,
-                    want,
-                )
-            }
+            Place::Any(group) => self.fit_in_group(group, want),
         }
     }
 
@@ -251,9 +249,13 @@ impl<'a> Bitmap<'a> {
 
     /// Looks in a group, whose lock is held, for exactly `want` free units in a row.
     pub(super) fn search_whole(&self, group: u64, want: u64) -> Option<Run> {
-        let end = ((group + 1) * GROUP_UNITS).min(self.place.units);
-        let run = self.fit(group * GROUP_UNITS, end, want, want)?;
+        let run = self.fit_in_group(group, want)?;
         (run.count == want).then_some(run)
+    }
+
+    fn fit_in_group(&self, group: u64, want: u64) -> Option<Run> {
+        let end = ((group + 1) * GROUP_UNITS).min(self.place.units);
+        self.fit(group * GROUP_UNITS, end, want, want)
     }
 
     /// The first free unit in `from..to`.

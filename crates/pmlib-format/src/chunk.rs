@@ -46,21 +46,72 @@ const fn class_bytes() -> [u64; 32] {
 
 /// Words of one bitmap at the start of a chunk of objects. The first bitmap says what is
 /// allocated; the second, which means nothing after a crash, what is not to be given out.
+#[inline]
 #[must_use]
 pub const fn bitmap_words(class: usize) -> u64 {
-    (CHUNK_BYTES / CLASS_BYTES[class]).div_ceil(64)
+    INSIDE[class].bitmap_words
 }
 
 /// Where a chunk's first object is, from its start.
+#[inline]
 #[must_use]
 pub const fn first_place(class: usize) -> u64 {
-    (bitmap_words(class) * 16).next_multiple_of(LINE_BYTES)
+    INSIDE[class].first
 }
 
 /// How many objects a chunk has room for.
+#[inline]
 #[must_use]
 pub const fn places(class: usize) -> u64 {
-    (CHUNK_BYTES - first_place(class)) / CLASS_BYTES[class]
+    INSIDE[class].places
+}
+
+/// The number of the place that begins `within` bytes after the start of a chunk, if one does.
+#[inline]
+#[must_use]
+pub fn place_at(class: usize, within: u64) -> Option<u64> {
+    let inside = &INSIDE[class];
+    let after = within.checked_sub(inside.first)?;
+    // Past the last place the product is of no use, and may not fit.
+    let index = after.wrapping_mul(inside.reciprocal) >> 32;
+    let is_place = index.wrapping_mul(CLASS_BYTES[class]) == after && index < inside.places;
+    (is_place && within < CHUNK_BYTES).then_some(index)
+}
+
+/// The inside of a chunk of a class: divisions that no transaction is to wait for.
+#[derive(Clone, Copy)]
+struct Inside {
+    bitmap_words: u64,
+    first: u64,
+    places: u64,
+    /// 2^32 by the bytes of an object, rounded up: the quotient of less than 2^16 is exact.
+    reciprocal: u64,
+}
+
+const INSIDE: [Inside; 32] = insides();
+
+const fn insides() -> [Inside; 32] {
+    let none = Inside {
+        bitmap_words: 0,
+        first: 0,
+        places: 0,
+        reciprocal: 0,
+    };
+    let mut all = [none; 32];
+    let mut class = 0;
+    while class < 32 {
+        let bytes = CLASS_BYTES[class];
+        let bitmap_words = (CHUNK_BYTES / bytes).div_ceil(64);
+        let first = (bitmap_words * 16).next_multiple_of(LINE_BYTES);
+        all[class] = Inside {
+            bitmap_words,
+            first,
+            places: (CHUNK_BYTES - first) / bytes,
+            reciprocal: (1u64 << 32).div_ceil(bytes),
+        };
+        class += 1;
+    }
+    all
 }
 
 /// Bytes of a chunk's line in the volatile area.
@@ -94,6 +145,21 @@ mod tests {
             assert!(bytes.is_multiple_of(PLACE_BYTES));
             assert!(first_place(class) + places(class) * bytes <= CHUNK_BYTES);
             assert!(places(class) <= bitmap_words(class) * 64);
+        }
+    }
+
+    /// Goal: a place is found by a multiplication as by a division. Method: every byte of a chunk of
+    /// each class, and some behind it.
+    #[test]
+    fn places_are_found() {
+        for (class, bytes) in CLASS_BYTES.into_iter().enumerate() {
+            for within in (0..2 * CHUNK_BYTES).chain([u64::MAX - 1, u64::MAX, 1 << 32, 1 << 48]) {
+                let expected = within
+                    .checked_sub(first_place(class))
+                    .filter(|after| after % bytes == 0 && after / bytes < places(class))
+                    .map(|after| after / bytes);
+                assert_eq!(place_at(class, within), expected, "{class}: {within}");
+            }
         }
     }
 

@@ -72,13 +72,14 @@ impl Tx<'_> {
     /// of it: it may be changed without a record.
     pub(crate) fn alloc_apart(&mut self, size: u64) -> Result<u64> {
         let offset = self.alloc(size)?;
-        self.plan.is_apart |= !planted!("bug-segment-hashed");
+        self.work.plan.is_apart |= !planted!("bug-segment-hashed");
         Ok(offset)
     }
 
     /// A mark, as the holder of the container's lock sees it.
     pub(crate) fn mark(&self, place: u64) -> Mark {
-        let of_plan = self.plan.marks.iter().find(|&&(other, _)| other == place);
+        let marks = &self.work.plan.marks;
+        let of_plan = marks.iter().find(|&&(other, _)| other == place);
         let word = of_plan.map_or_else(|| self.core().mem.load_cached(place), |&(_, word)| word);
         match self.core().mark_of(word) {
             Some((filled, false)) => Mark::Filled(filled),
@@ -90,6 +91,7 @@ impl Tx<'_> {
     pub(crate) fn set_mark(&mut self, place: u64, old: u64, filled: u64) {
         let word = self.core().mark_word(filled, false);
         let known = self
+            .work
             .plan
             .marks
             .iter_mut()
@@ -99,18 +101,18 @@ impl Tx<'_> {
             return;
         }
         self.set_mark_busy(place, old);
-        self.plan.marks.push((place, word));
+        self.work.plan.marks.push((place, word));
     }
 
     /// Has the mark of an object that this transaction makes say so once it has committed.
     pub(crate) fn set_first_mark(&mut self, place: u64, filled: u64) {
         let word = self.core().mark_word(filled, false);
-        self.plan.marks.push((place, word));
+        self.work.plan.marks.push((place, word));
     }
 
     /// Leaves a mark as it is; for one in what the transaction frees.
     pub(crate) fn forget_mark(&mut self, place: u64) {
-        self.plan.marks.retain(|&(other, _)| other != place);
+        self.work.plan.marks.retain(|&(other, _)| other != place);
     }
 
     fn set_mark_busy(&self, place: u64, filled: u64) {

@@ -97,6 +97,12 @@ impl Copies {
         let here = self.overlapping(start, end);
         let whole = match &self.copies[here.clone()] {
             [copy] if copy.start <= start && end <= copy.end => *copy,
+            [] => {
+                let (start, end) = (start & !7, end.next_multiple_of(WORD_BYTES));
+                let copy = self.load(start, end, load)?;
+                self.copies.insert(here.start, copy);
+                copy
+            }
             _ => self.join(start & !7, end.next_multiple_of(WORD_BYTES), here, load)?,
         };
         let words = &mut self.words[whole.at..whole.at + whole.words()];
@@ -127,8 +133,9 @@ impl Copies {
             self.edit(last, end, &load)?.copy_from_slice(tail);
         }
         let at = self.words.len();
-        self.words.resize(at + whole.len() / WORD_BYTES as usize, 0);
-        self.words[at..].as_mut_bytes().copy_from_slice(whole);
+        let (whole, _) = whole.as_chunks::<8>();
+        self.words
+            .extend(whole.iter().map(|&word| u64::from_ne_bytes(word)));
         self.insert(Copy {
             start: first,
             end: last,
@@ -138,19 +145,13 @@ impl Copies {
         Ok(())
     }
 
-    /// One copy of `start..end` and of all copies that overlap it. New objects are never among
-    /// them: their copies are whole.
-    fn join<E>(
+    /// A copy of a range, of whole words, and its original, among the words alone.
+    fn load<E>(
         &mut self,
         start: u64,
         end: u64,
-        here: std::ops::Range<usize>,
         load: impl FnOnce(u64, &mut [u8]) -> Result<(), E>,
     ) -> Result<Copy, E> {
-        // None at all, mostly.
-        let old: Vec<Copy> = self.copies[here.clone()].to_vec();
-        let start = old.first().map_or(start, |copy| copy.start.min(start));
-        let end = old.last().map_or(end, |copy| copy.end.max(end));
         let at = self.words.len();
         let copy = Copy {
             start,
@@ -158,14 +159,29 @@ impl Copies {
             at,
             kind: Kind::Edited,
         };
-        let count = copy.words();
-        self.words.resize(at + 2 * count, 0);
-        let loaded = load(start, self.words[at..at + count].as_mut_bytes());
-        if let Err(error) = loaded {
+        self.words.resize(at + copy.words(), 0);
+        if let Err(error) = load(start, self.words[at..].as_mut_bytes()) {
             self.words.truncate(at);
             return Err(error);
         }
-        self.words.copy_within(at..at + count, at + count);
+        self.words.extend_from_within(at..);
+        Ok(copy)
+    }
+
+    /// One copy of `start..end` and of all copies that overlap it, of which there are some. New
+    /// objects are never among them: their copies are whole.
+    fn join<E>(
+        &mut self,
+        start: u64,
+        end: u64,
+        here: std::ops::Range<usize>,
+        load: impl FnOnce(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<Copy, E> {
+        let old: Vec<Copy> = self.copies[here.clone()].to_vec();
+        let start = old.first().map_or(start, |copy| copy.start.min(start));
+        let end = old.last().map_or(end, |copy| copy.end.max(end));
+        let copy = self.load(start, end, load)?;
+        let (at, count) = (copy.at, copy.words());
         for part in old {
             let into = at + ((part.start - start) / WORD_BYTES) as usize;
             let words = part.words();
@@ -175,11 +191,7 @@ impl Copies {
                     .copy_within(part.at + words..part.at + 2 * words, into + count);
             }
         }
-        if here.is_empty() {
-            self.copies.insert(here.start, copy);
-        } else {
-            self.copies.splice(here, [copy]);
-        }
+        self.copies.splice(here, [copy]);
         Ok(copy)
     }
 

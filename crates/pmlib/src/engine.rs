@@ -122,17 +122,33 @@ impl Core {
 
     /// Locks a chunk, in a write window; answers what it leaves pending.
     pub fn lock_chunk(&self, chunk: u64) -> Option<Ticket> {
-        owner::acquire(self, self.line(chunk) + OWNER_OFFSET);
-        self.pending(chunk)
+        self.lock_at(self.line(chunk))
     }
 
     pub fn unlock_chunk(&self, chunk: u64) {
-        owner::release(&self.share, self.line(chunk) + OWNER_OFFSET);
+        self.unlock_at(self.line(chunk));
+    }
+
+    /// Locks the chunk with this line, as [`Core::lock_chunk`] does.
+    #[inline]
+    pub fn lock_at(&self, line: u64) -> Option<Ticket> {
+        owner::acquire(self, line + OWNER_OFFSET);
+        self.pending_at(line)
+    }
+
+    #[inline]
+    pub fn unlock_at(&self, line: u64) {
+        owner::release(&self.share, line + OWNER_OFFSET);
     }
 
     /// The last record that changed a chunk, in this run.
     pub fn pending(&self, chunk: u64) -> Option<Ticket> {
-        let word = self.mem.load_cached(self.line(chunk) + PENDING_OFFSET);
+        self.pending_at(self.line(chunk))
+    }
+
+    #[inline]
+    fn pending_at(&self, line: u64) -> Option<Ticket> {
+        let word = self.mem.load_cached(line + PENDING_OFFSET);
         (word != 0).then(|| Ticket::of(word))
     }
 
@@ -142,16 +158,18 @@ impl Core {
         self.mem.load_cached(settled) >= ticket.stamp || planted!("bug-unsettled-chunk-given-out")
     }
 
-    /// Before (`odd`) and after a locked chunk is changed in place.
-    pub fn mark_changing(&self, chunk: u64, odd: bool) {
-        let at = self.line(chunk) + SEQUENCE_OFFSET;
+    /// Before (`odd`) and after the locked chunk with this line is changed in place.
+    #[inline]
+    pub fn mark_changing(&self, line: u64, odd: bool) {
+        let at = line + SEQUENCE_OFFSET;
         let sequence = self.mem.load_cached(at);
         self.mem.store(at, (sequence | 1) + u64::from(!odd));
     }
 
-    pub fn set_pending(&self, chunk: u64, ticket: Ticket) {
-        self.mem
-            .store(self.line(chunk) + PENDING_OFFSET, ticket.word());
+    /// The chunk with this line was changed by this record last.
+    #[inline]
+    pub fn set_pending(&self, line: u64, ticket: Ticket) {
+        self.mem.store(line + PENDING_OFFSET, ticket.word());
     }
 
     /// The sequence of the chunk with this line, when nobody is changing the chunk.

@@ -67,6 +67,8 @@ pub(crate) struct Lane {
     /// Chunks that its transaction needs to its end, and takes no places from.
     pub full: Vec<Claim>,
     chunks: Vec<u64>,
+    /// The lines of those that a commit locks, in the order of the chunks.
+    lines: Vec<u64>,
     superseded: Vec<Ticket>,
     /// The last record, if this thread has made it; of whichever heap and lane.
     record: Vec<u64>,
@@ -200,15 +202,12 @@ impl Core {
         if change.is_empty() {
             return Ok(());
         }
-        for step in change.entries.steps().filter(Step::stores) {
-            self.prefetch(step.offset, step.bytes());
-        }
         self.note_chunks(lane, change);
         let mut stamp = lane.last;
         lane.superseded.clear();
         let guard = BreaksOff(self);
-        for &chunk in &lane.chunks {
-            let Some(pending) = self.lock_chunk(chunk) else {
+        for &line in &lane.lines {
+            let Some(pending) = self.lock_at(line) else {
                 continue;
             };
             if !planted!("bug-stamp-without-pending") {
@@ -222,8 +221,8 @@ impl Core {
         std::mem::forget(guard);
         if done.is_err() {
             // Nothing was changed.
-            for &chunk in &lane.chunks {
-                self.unlock_chunk(chunk);
+            for &line in &lane.lines {
+                self.unlock_at(line);
             }
         }
         done
@@ -237,13 +236,18 @@ impl Core {
         }
     }
 
-    /// Which chunks a change locks.
+    /// Which chunks a change locks. What it stores in place is asked for.
     fn note_chunks(&self, lane: &mut Lane, change: &Change) {
         lane.chunks.clear();
         for step in change.entries.steps() {
-            let last = step.offset + step.bytes() - 1;
-            lane.chunks
-                .extend(step.offset / CHUNK_BYTES..=last / CHUNK_BYTES);
+            if step.stores() {
+                self.prefetch(step.offset, step.bytes());
+            }
+            let first = step.offset / CHUNK_BYTES;
+            let last = (step.offset + step.bytes() - 1) / CHUNK_BYTES;
+            if lane.chunks.last() != Some(&last) || first != last {
+                lane.chunks.extend(first..=last);
+            }
         }
         for &(chunk, ..) in &change.table {
             let span = self.span_of(chunk).expect("a chunk of the heap");
@@ -255,8 +259,13 @@ impl Core {
                 lane.chunks.extend(first..first + chunks);
             }
         }
-        lane.chunks.sort_unstable();
-        lane.chunks.dedup();
+        if !lane.chunks.is_sorted_by(|one, next| one < next) {
+            lane.chunks.sort_unstable();
+            lane.chunks.dedup();
+        }
+        lane.lines.clear();
+        lane.lines
+            .extend(lane.chunks.iter().map(|&chunk| self.line(chunk)));
     }
 
     /// The commit, from when the chunks are locked.
@@ -274,8 +283,8 @@ impl Core {
         }
         // The record is durable: from here on nothing may fail.
         self.fenced(lane, start);
-        for &chunk in &lane.chunks {
-            self.mark_changing(chunk, true);
+        for &line in &lane.lines {
+            self.mark_changing(line, true);
         }
         self.redo(change.entries.steps());
         let ticket = Ticket {
@@ -283,21 +292,21 @@ impl Core {
             stamp,
         };
         self.in_place(lane, stamp);
-        for &chunk in &lane.chunks {
-            self.mark_changing(chunk, false);
-            self.set_pending(chunk, ticket);
+        for &line in &lane.lines {
+            self.mark_changing(line, false);
+            self.set_pending(line, ticket);
         }
         if let Some((first, chunks)) = outside {
             for chunk in first..first + chunks {
-                self.set_pending(chunk, ticket);
+                self.set_pending(self.line(chunk), ticket);
             }
             self.set_use(first, chunks, 0);
             self.space().wait_for(ticket, Room::Chunks(first, chunks));
         }
         // Freed chunks may be taken from here on, when the record is closed.
         self.set_uses(change);
-        for &chunk in &lane.chunks {
-            self.unlock_chunk(chunk);
+        for &line in &lane.lines {
+            self.unlock_at(line);
         }
         if !change.freed.is_empty() {
             let mut space = self.space();
@@ -528,7 +537,7 @@ impl Core {
         };
         let mut record = std::mem::take(&mut lane.next);
         record.clear();
-        record.extend([0, stamp, 0, 0]);
+        record.extend_from_slice(&[0, stamp, 0, 0]);
         record.extend(lane.superseded.iter().map(|ticket| ticket.word()));
         let whole = (record.len() + entries.len()) as u64 * 8;
         let (mut outside, mut flags) = (None, 0);

@@ -62,6 +62,7 @@ impl Span {
     }
 
     /// The entry of a chunk.
+    #[inline]
     pub fn entry(&self, chunk: u64) -> u64 {
         let at = chunk - self.first;
         self.table + at / GROUP_CHUNKS * GROUP_BYTES + at % GROUP_CHUNKS * ENTRY_BYTES
@@ -73,6 +74,7 @@ impl Span {
     }
 
     /// The line of a chunk.
+    #[inline]
     pub fn line(&self, chunk: u64) -> u64 {
         self.lines + (chunk - self.first) * CHUNK_LINE_BYTES
     }
@@ -114,6 +116,7 @@ impl Places {
     }
 
     /// A lane's first line.
+    #[inline]
     pub fn lane(&self, lane: u32) -> u64 {
         self.lanes + u64::from(lane) * self.lane_bytes
     }
@@ -124,6 +127,7 @@ impl Places {
     }
 
     /// A lane's lines in the volatile area.
+    #[inline]
     pub fn lane_line(&self, lane: u32) -> u64 {
         self.lane_lines + u64::from(lane) * LANE_LINE_BYTES
     }
@@ -147,18 +151,18 @@ pub(crate) fn possible(header: &HeaderRaw) -> Option<u64> {
 /// The spans of a heap, which only ever become more.
 pub(crate) struct Spans {
     count: AtomicU64,
-    all: Box<[OnceLock<Span>]>,
+    /// The one of a heap that has not grown.
+    first: Span,
+    more: Box<[OnceLock<Span>]>,
 }
 
 impl Spans {
     pub fn new(header: HeaderRaw) -> Spans {
-        let spans = Spans {
+        Spans {
             count: AtomicU64::new(1),
-            all: (0..SPANS_MAX).map(|_| OnceLock::new()).collect(),
-        };
-        let first = Span::new(0, header.chunks, Some(&header));
-        spans.all[0].get_or_init(|| first);
-        spans
+            first: Span::new(0, header.chunks, Some(&header)),
+            more: (1..SPANS_MAX).map(|_| OnceLock::new()).collect(),
+        }
     }
 
     pub fn count(&self) -> u64 {
@@ -179,20 +183,26 @@ impl Spans {
     pub fn push(&self, chunks: u64) {
         let count = self.count();
         let span = self.next(chunks);
-        self.all[count as usize].get_or_init(|| span);
+        self.more[count as usize - 1].get_or_init(|| span);
         self.count.store(count + 1, Ordering::Release);
     }
 
     /// A span, of those that are counted.
     #[inline]
     pub fn get(&self, index: u64) -> Span {
-        *self.all[index as usize].get().expect("it was counted")
+        match index {
+            0 => self.first,
+            index => *self.more[index as usize - 1].get().expect("it was counted"),
+        }
     }
 
     /// The span of a chunk; `None`: past the end.
     #[inline]
     pub fn of(&self, chunk: u64) -> Option<Span> {
-        self.iter().find(|span| chunk < span.end())
+        if chunk < self.first.end() {
+            return Some(self.first);
+        }
+        self.iter().skip(1).find(|span| chunk < span.end())
     }
 
     pub fn iter(&self) -> impl Iterator<Item = Span> {

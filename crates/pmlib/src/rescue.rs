@@ -135,11 +135,11 @@ impl Core {
             step.offset / CHUNK_BYTES..=(step.offset + step.bytes() - 1) / CHUNK_BYTES
         };
         for chunk in stored().flat_map(|step| chunks(&step)) {
-            self.mark_changing(chunk, true);
+            self.mark_changing(self.line(chunk), true);
         }
         self.redo(stored());
         for chunk in stored().flat_map(|step| chunks(&step)) {
-            self.mark_changing(chunk, false);
+            self.mark_changing(self.line(chunk), false);
         }
         Ok(())
     }

@@ -19,12 +19,12 @@
 //!
 //! A chunk is *claimed* by the transaction whose record makes it a chunk of objects.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::chunk::{
     BITMAP_OFFSET, CLASS_BYTES, KIND_FREE, KIND_OBJECTS, KIND_RUN, USE_OFFSET, USE_RUN,
-    bitmap_words, first_place, places,
+    bitmap_words, first_place, place_at, places,
 };
 use pmlib_format::lane::CURRENT_OFFSET;
 
@@ -52,8 +52,8 @@ pub(crate) struct Space {
     free: BTreeMap<u64, u64>,
     /// For each class, chunks that may have room and that nobody has.
     partial: [VecDeque<u64>; CLASSES],
-    /// Those.
-    listed: BTreeSet<u64>,
+    /// A bit for each chunk, that says whether it is among those.
+    listed: Vec<u64>,
     /// For each lane, what comes with its records, by their stamps.
     waiting: Vec<VecDeque<(u64, Room)>>,
 }
@@ -87,14 +87,19 @@ impl Space {
 
     /// Nobody has this chunk, and there may be room in it.
     pub fn list(&mut self, chunk: u64, class: usize) {
-        if self.listed.insert(chunk) {
+        let (word, bit) = ((chunk / 64) as usize, 1 << (chunk % 64));
+        if self.listed.len() <= word {
+            self.listed.resize(word + 1, 0);
+        }
+        if self.listed[word] & bit == 0 {
+            self.listed[word] |= bit;
             self.partial[class].push_back(chunk);
         }
     }
 
     fn next_listed(&mut self, class: usize) -> Option<u64> {
         let chunk = self.partial[class].pop_front()?;
-        self.listed.remove(&chunk);
+        self.listed[(chunk / 64) as usize] &= !(1 << (chunk % 64));
         Some(chunk)
     }
 
@@ -213,11 +218,8 @@ impl Core {
         let within = offset % CHUNK_BYTES;
         match entry.kind {
             KIND_OBJECTS if entry.class < CLASSES => {
-                let within = within.checked_sub(first_place(entry.class))?;
-                let index = within / CLASS_BYTES[entry.class];
-                let is_place =
-                    within.is_multiple_of(CLASS_BYTES[entry.class]) && index < places(entry.class);
-                is_place.then_some(Object::Shared(Place {
+                let index = place_at(entry.class, within)?;
+                Some(Object::Shared(Place {
                     chunk,
                     class: entry.class,
                     index,

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 
 use pmem::Identity;
 use pmlib_format::CHUNK_BYTES;
@@ -30,9 +31,7 @@ thread_local! {
     /// The heaps in which this thread has a transaction, and the process, which may be a copy.
     static IN: RefCell<Vec<(Identity, u64)>> = const { RefCell::new(Vec::new()) };
     /// The memory of this thread's last transaction, for the next one.
-    static PLAN: Cell<Option<Plan>> = const { Cell::new(None) };
-    /// The memory of its last change.
-    static CHANGE: Cell<Option<Change>> = const { Cell::new(None) };
+    static WORK: Cell<Option<Box<Work>>> = const { Cell::new(None) };
     /// The lane that this thread had last, and the heap.
     static LANE: Cell<(Identity, u32)> = const { Cell::new((Identity { dev: 0, ino: 0 }, 0)) };
 }
@@ -94,6 +93,18 @@ impl Plan {
         self.made.binary_search_by_key(&offset, |&(made, _)| made)
     }
 
+    fn make(&mut self, offset: u64, made: Made) {
+        let at = self.made.partition_point(|&(other, _)| other < offset);
+        self.made.insert(at, (offset, made));
+        self.copies.make(offset, made.object.size());
+    }
+
+    fn free(&mut self, offset: u64, object: Object) {
+        self.copies.forget(offset, object.size());
+        let at = self.freed.partition_point(|&(other, _)| other < offset);
+        self.freed.insert(at, (offset, object));
+    }
+
     fn has_freed(&self, offset: u64) -> bool {
         let found = self
             .freed
@@ -105,6 +116,59 @@ impl Plan {
     fn all_made(&self) -> impl Iterator<Item = Object> {
         let made = self.made.iter().map(|(_, made)| made.object);
         made.chain(self.unmade.iter().copied())
+    }
+}
+
+/// The memory of a transaction, which the next one of its thread has again.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub(crate) plan: Plan,
+    change: Change,
+    /// The lines of the locks that it holds.
+    locks: Vec<u64>,
+}
+
+/// A transaction's memory, until this is dropped.
+pub(crate) struct Kept {
+    /// There until the drop.
+    work: Option<Box<Work>>,
+}
+
+impl Kept {
+    fn take() -> Kept {
+        Kept {
+            work: Some(WORK.take().unwrap_or_default()),
+        }
+    }
+}
+
+impl Deref for Kept {
+    type Target = Work;
+
+    #[inline]
+    fn deref(&self) -> &Work {
+        self.work.as_deref().expect("there until the drop")
+    }
+}
+
+impl DerefMut for Kept {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Work {
+        self.work.as_deref_mut().expect("there until the drop")
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let Work {
+            plan,
+            change,
+            locks,
+        } = &mut **self;
+        plan.clear();
+        change.clear();
+        locks.clear();
+        WORK.set(self.work.take());
     }
 }
 
@@ -135,8 +199,7 @@ pub struct Tx<'h> {
     core: &'h Core,
     /// From the first need of one on.
     lane: Option<Lease<'h>>,
-    pub(crate) plan: Plan,
-    locks: Vec<u64>,
+    pub(crate) work: Kept,
     is_registered: bool,
     /// Its lane, its locks and its thread's list of heaps are this thread's: not `Send`.
     _here: PhantomData<*const ()>,
@@ -162,20 +225,14 @@ impl<'h> Tx<'h> {
         Tx {
             core,
             lane,
-            plan: PLAN.take().unwrap_or_default(),
-            locks: Vec::new(),
+            work: Kept::take(),
             is_registered: false,
             _here: PhantomData,
         }
     }
 
-    /// Its lane. Until it has one it holds nothing that others may wait for.
     fn need_lane(&mut self) -> Result<&mut Lease<'h>> {
-        let lane = match self.lane.take() {
-            Some(lane) => lane,
-            None => any_lane(self.core)?,
-        };
-        Ok(self.lane.insert(lane))
+        lane_of(self.core, &mut self.lane)
     }
 
     /// Makes an object of `size` bytes, which are 0; answers its offset.
@@ -202,9 +259,7 @@ impl<'h> Tx<'h> {
             word = self.core.mem.load(place.bit().0);
         }
         let offset = offset_of(object);
-        let at = self.plan.made.partition_point(|&(made, _)| made < offset);
-        self.plan.made.insert(at, (offset, Made { object, word }));
-        self.plan.copies.make(offset, object.size());
+        self.work.plan.make(offset, Made { object, word });
         Ok(offset)
     }
 
@@ -212,9 +267,8 @@ impl<'h> Tx<'h> {
         let _window = self.core.mem.window();
         for attempt in 0u64.. {
             let core = self.core;
-            self.need_lane()?;
-            let lane = self.lane.as_mut().ok_or(Error::Broken)?;
-            let place = core.reserve(lane, class, &mut self.plan.claims);
+            let lane = lane_of(core, &mut self.lane)?;
+            let place = core.reserve(lane, class, &mut self.work.plan.claims);
             if let Some(place) = place {
                 return Ok(place);
             }
@@ -251,8 +305,8 @@ impl<'h> Tx<'h> {
     fn make_room(&mut self) -> Result<()> {
         let core = self.core;
         let _window = core.mem.window();
-        let mut reserved: Vec<u64> = self.plan.all_made().filter_map(chunk_of).collect();
-        reserved.extend(self.plan.claims.iter().map(|claim| claim.chunk));
+        let mut reserved: Vec<u64> = self.work.plan.all_made().filter_map(chunk_of).collect();
+        reserved.extend(self.work.plan.claims.iter().map(|claim| claim.chunk));
         reserved.sort_unstable();
         let mine = self.need_lane()?;
         core.quiet(mine, &reserved)?;
@@ -286,10 +340,10 @@ impl<'h> Tx<'h> {
     pub fn free(&mut self, object: impl Into<RawP>) -> Result<()> {
         self.core.enter()?;
         let RawP(offset) = object.into();
-        if let Ok(at) = self.plan.made_at(offset) {
-            let (_, made) = self.plan.made.remove(at);
-            self.plan.copies.forget(offset, made.object.size());
-            self.plan.unmade.push(made.object);
+        if let Ok(at) = self.work.plan.made_at(offset) {
+            let (_, made) = self.work.plan.made.remove(at);
+            self.work.plan.copies.forget(offset, made.object.size());
+            self.work.plan.unmade.push(made.object);
             return Ok(());
         }
         let object = self.object(offset)?;
@@ -300,30 +354,16 @@ impl<'h> Tx<'h> {
                 self.core.release(place);
             }
         }
-        self.plan.copies.forget(offset, object.size());
-        let at = self
-            .plan
-            .freed
-            .partition_point(|&(freed, _)| freed < offset);
-        self.plan.freed.insert(at, (offset, object));
+        self.work.plan.free(offset, object);
         Ok(())
-    }
-
-    /// Gives back what an object took that is not to be.
-    fn give_back(&self, object: Object) {
-        let _window = self.core.mem.window();
-        match object {
-            Object::Shared(place) => self.core.release(place),
-            Object::Run(first, chunks) => self.core.untake(first, chunks),
-        }
     }
 
     /// The object at `offset`, as this transaction sees it.
     fn object(&self, offset: u64) -> Result<Object> {
-        if let Ok(at) = self.plan.made_at(offset) {
-            return Ok(self.plan.made[at].1.object);
+        if let Ok(at) = self.work.plan.made_at(offset) {
+            return Ok(self.work.plan.made[at].1.object);
         }
-        if self.plan.has_freed(offset) {
+        if self.work.plan.has_freed(offset) {
             return Err(Error::NoObject { offset });
         }
         self.core.object(offset)
@@ -347,7 +387,8 @@ impl<'h> Tx<'h> {
         self.check_range(offset, start, len)?;
         let core = self.core;
         let first = offset + start;
-        self.plan
+        self.work
+            .plan
             .copies
             .edit(first, first + len, |at, to| core.read_stable(at, to))
     }
@@ -363,7 +404,8 @@ impl<'h> Tx<'h> {
         self.check_range(offset, start, len)?;
         let (core, first) = (self.core, offset + start);
         core.prefetch(first, len.min(PREFETCHED_MAX));
-        self.plan
+        self.work
+            .plan
             .copies
             .write(first, bytes, |at, to| core.read_stable(at, to))
     }
@@ -376,7 +418,7 @@ impl<'h> Tx<'h> {
         self.core.enter()?;
         self.check_range(offset, start, to.len() as u64)?;
         self.core.read_stable(offset + start, to)?;
-        self.plan.copies.overlay(offset + start, to);
+        self.work.plan.copies.overlay(offset + start, to);
         Ok(())
     }
 
@@ -392,7 +434,7 @@ impl<'h> Tx<'h> {
         if offset != 0 {
             self.object(offset)?;
         }
-        self.plan.root = Some(root_word(offset));
+        self.work.plan.root = Some(root_word(offset));
         Ok(())
     }
 
@@ -402,7 +444,7 @@ impl<'h> Tx<'h> {
 
     /// Where the list of named roots begins; 0: there are none.
     pub(crate) fn names(&self) -> Result<u64> {
-        match self.plan.names.and_then(root_of) {
+        match self.work.plan.names.and_then(root_of) {
             Some(offset) => Ok(offset),
             None => self.core.names(),
         }
@@ -414,7 +456,7 @@ impl<'h> Tx<'h> {
             self.core.mem.store(NAMES_OFFSET, root_word(offset));
             self.core.mem.flush(NAMES_OFFSET, 8);
         }
-        self.plan.names = Some(root_word(offset));
+        self.work.plan.names = Some(root_word(offset));
     }
 
     /// Locks an object against other transactions that lock it, to the end of this one. Any number
@@ -426,10 +468,10 @@ impl<'h> Tx<'h> {
         self.core.enter()?;
         let RawP(offset) = object.into();
         let line = self.core.lock_line(offset);
-        if !self.locks.contains(&line) {
+        if !self.work.locks.contains(&line) {
             let core = self.core;
             core.take_lock_line(line, self.need_lane()?)?;
-            self.locks.push(line);
+            self.work.locks.push(line);
         }
         Ok(())
     }
@@ -452,10 +494,10 @@ impl<'h> Tx<'h> {
         self.core.enter()?;
         let RawP(offset) = object.into();
         let line = self.core.lock_line(offset);
-        let is_mine = self.locks.contains(&line);
+        let is_mine = self.work.locks.contains(&line);
         let core = self.core;
         if !is_mine && core.try_lock_line(line, self.need_lane()?) {
-            self.locks.push(line);
+            self.work.locks.push(line);
             return Ok(true);
         }
         Ok(is_mine)
@@ -470,10 +512,10 @@ impl<'h> Tx<'h> {
         &mut self,
         body: impl FnOnce(&mut Tx<'h>) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
-        let before = self.plan.clone();
+        let before = self.work.plan.clone();
         let done = body(self);
         if done.is_err() {
-            let failed = std::mem::replace(&mut self.plan, before);
+            let failed = std::mem::replace(&mut self.work.plan, before);
             self.undo(failed);
         }
         done
@@ -483,58 +525,67 @@ impl<'h> Tx<'h> {
     fn undo(&mut self, failed: Plan) {
         let made = failed.made.into_iter().map(|(_, made)| made.object);
         for object in made.chain(failed.unmade) {
-            let is_older = self.plan.made_at(offset_of(object)).is_ok();
-            if !is_older && !self.plan.unmade.contains(&object) {
-                self.give_back(object);
+            let is_older = self.work.plan.made_at(offset_of(object)).is_ok();
+            if !is_older && !self.work.plan.unmade.contains(&object) {
+                give_back(self.core, object);
             }
         }
         // A chunk stays claimed: others of its places may have been there before.
-        self.plan.claims = failed.claims;
+        self.work.plan.claims = failed.claims;
     }
 
     /// Ends it: all of it is durable when this returns.
     pub(crate) fn commit(mut self) -> Result<()> {
-        self.core.enter()?;
         let core = self.core;
-        let mut change = CHANGE.take().unwrap_or_default();
-        self.plan_change(&mut change)?;
-        let _window = core.mem.window();
-        self.store_fresh(&mut change)?;
+        core.enter()?;
+        let window = core.mem.window();
+        let done = self.store();
+        // What it holds is given back in the same window.
+        drop(self);
+        drop(window);
+        done
+    }
+
+    /// Has all of it happen.
+    fn store(&mut self) -> Result<()> {
+        let core = self.core;
+        let Work { plan, change, .. } = &mut *self.work;
+        plan.note_changes(core, change)?;
+        plan.store_fresh(core, change)?;
         if !change.is_empty() {
-            core.commit(self.need_lane()?, &mut change)?;
+            core.commit(lane_of(core, &mut self.lane)?, change)?;
         }
         // Others see what it has made from here on.
-        let mut plan = std::mem::take(&mut self.plan);
+        plan.made.clear();
+        plan.claims.clear();
         if let Some(offset) = core.mem.failed() {
+            plan.unmade.clear();
             core.broke();
             return Err(Error::Lost { offset });
         }
         for &(place, word) in &plan.marks {
             core.mem.store(place, word);
         }
-        for &object in &plan.unmade {
-            self.give_back(object);
+        for object in plan.unmade.drain(..) {
+            give_back(core, object);
         }
-        plan.clear();
-        PLAN.set(Some(plan));
-        change.clear();
-        CHANGE.set(Some(change));
         Ok(())
     }
+}
 
+impl Plan {
     /// The work of its record, but for new objects' content.
-    fn plan_change(&self, change: &mut Change) -> Result<()> {
-        let plan = &self.plan;
-        for &claim in &plan.claims {
-            change.claim(self.core, claim)?;
+    fn note_changes(&self, core: &Core, change: &mut Change) -> Result<()> {
+        for &claim in &self.claims {
+            change.claim(core, claim)?;
         }
-        plan.copies.diff(&mut change.entries);
-        for (place, word) in [(ROOT_OFFSET, plan.root), (NAMES_OFFSET, plan.names)] {
+        self.copies.diff(&mut change.entries);
+        for (place, word) in [(ROOT_OFFSET, self.root), (NAMES_OFFSET, self.names)] {
             if let Some(word) = word {
                 change.entries.write(place, &[word]);
             }
         }
-        for (_, made) in &plan.made {
+        for (_, made) in &self.made {
             match made.object {
                 Object::Shared(place) if planted!("bug-bit-set-absolute") => {
                     let (word, bit) = place.bit();
@@ -545,59 +596,67 @@ impl<'h> Tx<'h> {
                     change.entries.set(word, bit);
                 }
                 Object::Run(first, chunks) => {
-                    let before = self.core.entry(first).ok_or(Error::Broken)?;
+                    let before = core.entry(first).ok_or(Error::Broken)?;
                     let after = before.becomes(KIND_RUN, 0, chunks);
                     change.table.push((first, before, after));
                 }
             }
         }
-        for &(_, object) in &plan.freed {
-            self.plan_free(object, change)?;
+        for &(_, object) in &self.freed {
+            note_free(core, object, change)?;
         }
         Ok(())
     }
 
     /// Stores new objects where nobody looks yet. The record tells by a hash whether they were
     /// durable, or, of much, is not begun before they are.
-    fn store_fresh(&self, change: &mut Change) -> Result<()> {
-        let core = self.core;
+    fn store_fresh(&self, core: &Core, change: &mut Change) -> Result<()> {
         let mut bytes = 0;
-        for (offset, words) in self.plan.copies.fresh() {
+        for (offset, words) in self.copies.fresh() {
             core.mem.write_nt(offset, words.as_bytes())?;
             bytes += words.len() as u64 * 8;
         }
-        if bytes > HASHED_MAX || self.plan.is_apart {
+        if bytes > HASHED_MAX || self.is_apart {
             core.mem.fence();
             return Ok(());
         }
-        for (offset, words) in self.plan.copies.fresh() {
+        for (offset, words) in self.copies.fresh() {
             let hash = core.key.hash(offset, words);
             change.entries.fresh(offset, words.len() as u64, hash);
         }
         Ok(())
     }
+}
 
-    fn plan_free(&self, object: Object, change: &mut Change) -> Result<()> {
-        match object {
-            Object::Shared(place) => {
-                let (word, bit) = place.bit();
-                change.entries.unset(word, bit);
-                if !planted!("bug-freed-place-reused-before-durable") {
-                    change.freed.push(Freed::Place(place));
-                }
-            }
-            Object::Run(first, chunks) => {
-                let before = self.core.entry(first).ok_or(Error::Broken)?;
-                if before.kind != KIND_RUN || before.chunks != chunks {
-                    let offset = offset_of(object);
-                    return Err(Error::NoObject { offset });
-                }
-                let after = before.becomes(KIND_FREE, 0, 0);
-                change.table.push((first, before, after));
-                change.freed.push(Freed::Chunks(first, chunks));
+fn note_free(core: &Core, object: Object, change: &mut Change) -> Result<()> {
+    match object {
+        Object::Shared(place) => {
+            let (word, bit) = place.bit();
+            change.entries.unset(word, bit);
+            if !planted!("bug-freed-place-reused-before-durable") {
+                change.freed.push(Freed::Place(place));
             }
         }
-        Ok(())
+        Object::Run(first, chunks) => {
+            let before = core.entry(first).ok_or(Error::Broken)?;
+            if before.kind != KIND_RUN || before.chunks != chunks {
+                let offset = offset_of(object);
+                return Err(Error::NoObject { offset });
+            }
+            let after = before.becomes(KIND_FREE, 0, 0);
+            change.table.push((first, before, after));
+            change.freed.push(Freed::Chunks(first, chunks));
+        }
+    }
+    Ok(())
+}
+
+/// Gives back what an object took that is not to be.
+fn give_back(core: &Core, object: Object) {
+    let _window = core.mem.window();
+    match object {
+        Object::Shared(place) => core.release(place),
+        Object::Run(first, chunks) => core.untake(first, chunks),
     }
 }
 
@@ -617,20 +676,28 @@ impl Drop for Tx<'_> {
         if is_child || lane.is_lost() {
             return;
         }
-        let plan = std::mem::take(&mut self.plan);
+        let Work { plan, locks, .. } = &mut *self.work;
         let _window = core.mem.window();
         for object in plan.all_made() {
             let claimed = |chunk| plan.claims.iter().any(|claim| claim.chunk == chunk);
             if !chunk_of(object).is_some_and(claimed) {
-                self.give_back(object);
+                give_back(core, object);
             }
         }
-        for claim in plan.claims {
+        for &claim in &plan.claims {
             core.unclaim(&mut lane, claim);
         }
         core.leave_full(&mut lane);
-        core.unlock_lines(&mut self.locks);
+        core.unlock_lines(locks);
         drop(lane);
+    }
+}
+
+/// The lane of a transaction. Until it has one it holds nothing that others may wait for.
+fn lane_of<'a, 'h>(core: &'h Core, lane: &'a mut Option<Lease<'h>>) -> Result<&'a mut Lease<'h>> {
+    match lane {
+        Some(lane) => Ok(lane),
+        none => Ok(none.insert(any_lane(core)?)),
     }
 }
 
@@ -676,13 +743,29 @@ fn any_lane(core: &Core) -> Result<Lease<'_>> {
         let spread = thread_tag() ^ core.holder().slot << 7;
         (spread.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32 % count
     };
+    let window = core.mem.window();
+    let free = core.try_lease(first);
+    drop(window);
+    match free {
+        Some(lane) => {
+            LANE.set((heap, first));
+            Ok(lane)
+        }
+        None => next_lane(core, first),
+    }
+}
+
+/// The next lane after `first` that is free, or that one when it is.
+#[cold]
+fn next_lane(core: &Core, first: u32) -> Result<Lease<'_>> {
+    let count = core.header.lanes;
     let mut patience = Patience::default();
     loop {
         let window = core.mem.window();
         let free = (0..count).find_map(|step| core.try_lease((first + step) % count));
         drop(window);
         if let Some(lane) = free {
-            LANE.set((heap, lane.index()));
+            LANE.set((core.mem.identity(), lane.index()));
             return Ok(lane);
         }
         core.enter()?;

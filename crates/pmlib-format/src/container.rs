@@ -80,6 +80,83 @@ pub const RECORD_HEAD_BYTES: u64 = 16;
 /// The longest record, bytes.
 pub const RECORD_BYTES_MAX: u64 = 1 << 30;
 
+/// Segments of a map's buckets that its head leads to.
+pub const MAP_NEAR: usize = 5;
+/// Buckets of a map's first segment, and the least that a map with entries has; each further one
+/// that the head leads to has twice as many.
+pub const MAP_FIRST: u64 = 8;
+/// Words of a node of the tree that leads to further buckets: of buckets, or of offsets of nodes.
+pub const MAP_NODE_WORDS: u64 = 512;
+/// The most buckets that a map has.
+pub const MAP_BUCKETS_MAX: u64 = 1 << 40;
+
+/// The head of a map. Each bucket is a word, the offset of the first entry of a chain. A chain is
+/// sorted by the entries' hashes, then by the bytes of their keys. A bucket's entries are those
+/// whose hashes begin with the bits of its number, from the lowest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct MapRaw {
+    /// Entries.
+    pub len: u64,
+    /// Buckets; 0: nothing was ever put in, or the map was cleared.
+    pub buckets: u64,
+    /// The root of the tree of further buckets; 0: there are none. It is as high as they need.
+    pub far: u64,
+    /// The first segments; 0: not there.
+    pub near: [u64; MAP_NEAR],
+}
+
+/// The first words of a map's entry. The key follows, filled up to a word, then the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct MapEntryRaw {
+    /// The next entry of the chain; 0: this is the last one.
+    pub next: u64,
+    /// SipHash-1-3 of the key's bytes; its own key is the heap's seed and the fingerprint of the
+    /// keys' type.
+    pub hash: u64,
+}
+
+/// The most entries that a tree's node has room for.
+pub const TREE_SLOTS_MAX: usize = 30;
+/// The least.
+pub const TREE_SLOTS_MIN: usize = 4;
+/// The most levels of a tree.
+pub const TREE_LEVELS_MAX: u32 = 48;
+
+/// The head of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct TreeRaw {
+    /// The root's node; 0: there is nothing in it.
+    pub root: u64,
+    /// Entries.
+    pub len: u64,
+    /// Levels of nodes; 0: there is nothing in it.
+    pub levels: u32,
+    /// Entries that a node has room for; 0: as many as the types' sizes give.
+    pub slots: u32,
+}
+
+/// The first words of a tree's node; room for entries follows, each of whole words. In a leaf an
+/// entry is a key, filled up to a word, and a value. In another node it is a key and the offset of
+/// the node with the keys that are not less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct TreeNodeRaw {
+    /// Entries.
+    pub count: u8,
+    /// Levels of nodes below it: 0 in a leaf.
+    pub level: u8,
+    /// The places of the entries, by their keys.
+    pub order: [u8; TREE_SLOTS_MAX],
+    /// The node with the keys that are less than the first; 0 in a leaf.
+    pub first: u64,
+}
+
 const _: () = assert!(size_of::<VecRaw>() == 64);
+const _: () = assert!(size_of::<MapRaw>() == 64);
+const _: () = assert!(size_of::<TreeRaw>() == 24);
+const _: () = assert!(size_of::<TreeNodeRaw>() == 40);
 const _: () = assert!(size_of::<TextRaw>() == TEXT_NEAR_BYTES + 1);
 const _: () = assert!(SEGMENT_HEAD_BYTES == LINE_BYTES);

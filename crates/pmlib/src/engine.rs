@@ -113,6 +113,11 @@ impl Core {
         self.spans.of(chunk)
     }
 
+    /// Whether the heap is longer than so many bytes.
+    pub fn has_room_for(&self, bytes: u64) -> bool {
+        self.span_of(bytes / CHUNK_BYTES).is_some()
+    }
+
     /// The line of a chunk that is in the heap.
     #[inline]
     pub fn line(&self, chunk: u64) -> u64 {

@@ -94,7 +94,7 @@ impl<T> Field<T> {
 }
 
 /// Bytes of the object that is given out for `size`.
-const fn given_for(size: u64) -> u64 {
+pub(crate) const fn given_for(size: u64) -> u64 {
     let mut class = 0;
     while class < CLASS_BYTES.len() {
         if CLASS_BYTES[class] >= size {

@@ -23,14 +23,24 @@ use crate::tx::Tx;
 use crate::typed::Field;
 use crate::view::View;
 
+mod buckets;
+mod key;
 mod log;
+mod map;
+mod node;
 mod queue;
+mod range;
 mod text;
+mod tree;
 mod vec;
 
+pub use key::Key;
 pub use log::{PLog, Records};
+pub use map::{Entries, PMap};
 pub use queue::PQueue;
+pub use range::Range;
 pub use text::{PStr, PString};
+pub use tree::PTree;
 pub use vec::{Elements, PVec};
 
 /// A container at its place, with what its calls are part of: a heap, or a transaction.

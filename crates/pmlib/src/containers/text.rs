@@ -3,6 +3,8 @@
 //! [`PStr`] is a value: it is kept in structs and vectors and used as a key, and its text does not
 //! change. [`PString`] is a container, whose text does.
 
+use std::cmp::Ordering;
+
 use pmlib_format::container::{TEXT_FAR, TEXT_NEAR_BYTES, TextRaw};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -132,6 +134,27 @@ impl PStr {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The object of its text, if it has one; its head stands at `at`.
+    pub(super) fn object(&self, at: RawP) -> Result<Option<RawP>> {
+        Ok(match kept_at(&self.raw, at)? {
+            Kept::Near(..) => None,
+            Kept::Far(offset, _) => Some(RawP(offset)),
+        })
+    }
+
+    /// Its text; its head stands at `at`.
+    pub(super) fn read_at(&self, view: &View<'_>, at: RawP) -> Result<String> {
+        read(view, &self.raw, at)
+    }
+
+    /// The order of its text and another one; its head stands at `at`.
+    pub(super) fn order_at(&self, view: &View<'_>, at: RawP, other: &str) -> Result<Ordering> {
+        match kept_at(&self.raw, at)? {
+            Kept::Near(bytes, len) => Ok(bytes[..len].cmp(other.as_bytes())),
+            Kept::Far(..) => Ok(self.read_at(view, at)?.as_str().cmp(other)),
+        }
     }
 
     /// Where its text is; its head's own place is not known here.

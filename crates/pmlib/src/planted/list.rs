@@ -75,4 +75,18 @@ bugs! {
         "recovery compares a log's segment with what it was when it was made";
     "bug-queue-front-before-record",
         "a queue's front is stored in place before the record is durable";
+    "bug-map-count-before-record",
+        "a map's count is stored in place before the record is durable";
+    "bug-map-split-drops-entries",
+        "the entries that one more bucket of a map takes are in no chain";
+    "bug-map-merge-drops-entries",
+        "the entries of a bucket that a map takes away are in no chain";
+    "bug-tree-root-before-record",
+        "a tree's root is stored in place before the record is durable";
+    "bug-tree-separator-forgotten",
+        "a tree's node is split, and the one above does not know of it";
+    "bug-tree-split-drops-an-entry",
+        "an entry is in neither half of a tree's node that was split";
+    "bug-tree-join-drops-an-entry",
+        "an entry of a tree's node is lost when the node is joined with a neighbour";
 }

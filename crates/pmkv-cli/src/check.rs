@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use pm_cli::Size;
 use pmkv_cli::Check;
-use pmlib::{Census, Error, Heap, Options};
+use pmlib::{Census, Error};
 use serde::Serialize;
 
 use crate::Outcome;
 use crate::failure::Failure;
+use crate::stat::looked_into;
 
 const DAMAGED: u8 = 4;
 const COULD_NOT_RUN: u8 = 8;
@@ -29,7 +30,7 @@ struct Report {
 
 pub fn run(arguments: &Check) -> Outcome {
     let path = &arguments.heap;
-    let checked = Heap::open(path, &Options::default()).and_then(|heap| {
+    let checked = looked_into(path).and_then(|heap| {
         let census = heap.check()?;
         heap.close()?;
         Ok(census)

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use pm_cli::Size;
 use pmkv_cli::{Create, Stat};
-use pmlib::{Heap, Options};
+use pmlib::{Error, Heap, Options};
 use serde::Serialize;
 
 use crate::Outcome;
@@ -43,28 +43,42 @@ pub fn create(arguments: &Create) -> Outcome {
 }
 
 pub fn run(arguments: &Stat) -> Outcome {
-    let opened = Heap::open(&arguments.heap, &Options::default());
+    let opened = looked_into(&arguments.heap);
     let heap = opened.map_err(|error| Failure::heap(&arguments.heap, &error))?;
     show(&arguments.heap, heap, arguments.json)
 }
 
+/// The heap, opened to be read: its users are not disturbed, and the right to write is not needed.
+/// One that needs recovery is opened to write, and recovered by that.
+pub fn looked_into(path: &Path) -> Result<Heap, Error> {
+    let refused = match Heap::open(path, &Options::read_only()) {
+        Err(error @ Error::NeedsRecovery { .. }) => error,
+        opened => return opened,
+    };
+    match Heap::open(path, &Options::default()) {
+        // It can't be written.
+        Err(Error::Medium(_)) => Err(refused),
+        opened => opened,
+    }
+}
+
 fn show(path: &Path, heap: Heap, json: bool) -> Outcome {
-    let report = Report::new(path, &heap);
-    let left = heap.close();
-    left.map_err(|error| Failure::heap(path, &error))?;
+    let failed = |error| Failure::heap(path, &error);
+    let report = Report::new(path, &heap).map_err(failed)?;
+    heap.close().map_err(failed)?;
     pm_cli::print(json, &report, Report::text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl Report {
-    fn new(path: &Path, heap: &Heap) -> Report {
-        let stats = heap.stats();
+    fn new(path: &Path, heap: &Heap) -> Result<Report, Error> {
+        let stats = heap.stats()?;
         let medium = heap.medium();
         let class = |(object_bytes, chunks)| Class {
             object_bytes,
             chunks,
         };
-        Report {
+        Ok(Report {
             heap: path.display().to_string(),
             size_bytes: stats.bytes,
             free_bytes: stats.free_bytes,
@@ -75,7 +89,7 @@ impl Report {
             medium: medium.kind.to_string(),
             durability: medium.durability.to_string(),
             flush: medium.flush.to_string(),
-        }
+        })
     }
 
     fn text(&self) -> String {

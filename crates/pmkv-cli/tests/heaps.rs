@@ -110,3 +110,49 @@ fn other_files_are_refused_with_a_way_out() {
         Some(2)
     );
 }
+
+/// Goal: a heap is looked into by a user who may only read it, and its users are not disturbed.
+/// Method: nobody may write the file, and root runs the command as another user; a process has it.
+#[test]
+fn the_right_to_read_is_enough() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::process::CommandExt;
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let path = heap_in(&dir);
+    answer(&["create", "--json", "--size", "2M"], &path);
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("its owner");
+    };
+    let is_root = fs::metadata("/proc/self").expect("a process").uid() == 0;
+    let program = dir.path().join("pmkv");
+    fs::copy(env!("CARGO_BIN_EXE_pmkv"), &program).expect("a copy");
+    mode(dir.path(), 0o755);
+    let run = |word: &str| {
+        let mut command = Command::new(&program);
+        if is_root {
+            command.uid(65534).gid(65534);
+        }
+        command.args([word, "--json"]).arg(&path);
+        command.output().expect("the program")
+    };
+    let heap = Heap::open(&path, &Options::default()).expect("the heap");
+    heap.tx(|tx| tx.alloc(64)).expect("an object");
+    mode(&path, 0o444);
+    let before = fs::read(&path).expect("the file");
+    for word in ["stat", "check"] {
+        let output = run(word);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{word}: {error}");
+    }
+    assert_eq!(fs::read(&path).expect("the file"), before);
+    // Its process is gone, and it can't be recovered without the right to write.
+    drop(heap.into_memory());
+    let refused = run("stat");
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{error}");
+    assert!(error.contains("needs recovery"), "{error}");
+    mode(&path, 0o644);
+    answer(&["check", "--json"], &path);
+    mode(&path, 0o444);
+    assert!(run("stat").status.success());
+}

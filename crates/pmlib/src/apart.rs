@@ -19,6 +19,7 @@ use pmlib_format::header::RUN_OFFSET;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::pointer::RawP;
+use crate::reader::Look;
 use crate::tx::Tx;
 use crate::view::View;
 
@@ -53,10 +54,23 @@ impl View<'_> {
             return tx.mark(place);
         }
         let core = self.core();
+        if let Some((_, Look::Rest(_))) = self.reader() {
+            // It was not durable: power may have failed since the heap was left.
+            return Mark::Unknown;
+        }
         match core.mark_of(core.mem.load_cached(place)) {
             None => Mark::Unknown,
             Some((_, true)) if !core.is_locked(key.0) => Mark::Unknown,
             Some((filled, _)) => Mark::Filled(filled),
+        }
+    }
+
+    /// Has bytes that were read be durable, which another process has stored.
+    pub(crate) fn persist(&self, (from, len): (u64, u64)) {
+        let mem = &self.core().mem;
+        if len > 0 && mem.needs_flush() {
+            mem.flush(from, len);
+            mem.fence();
         }
     }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pmem::Pmem;
 use pmem::slots::{ByteLock, Probe, Prober};
+use pmlib_format::HeaderRaw;
 use pmlib_format::header::{RUN_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET};
 use pmlib_format::lane::{
     DONE_OFFSET, HEAD_OFFSET, LANE_OWNER_OFFSET, LAST_OFFSET, SETTLED_OFFSET,
@@ -26,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::heap::{Options, read_header, set_word};
 use crate::layout::{Places, Spans};
 use crate::packed::checked_value;
+use crate::reader::{Look, Reader};
 use crate::shared::{Memory, Record, this_run};
 use crate::space::Space;
 
@@ -68,6 +70,36 @@ impl<'a> Entrance<'a> {
     }
 }
 
+/// Opens the heap in `mem`, which is mapped without write access.
+///
+/// # Errors
+/// Everything that can be wrong with a heap; `NeedsRecovery`, `Busy`, `Apart`.
+pub(crate) fn attach_reader(mem: Pmem, path: &Path, options: &Options) -> Result<Core> {
+    mem.enter();
+    let header = read_header(&mem)?;
+    let reader = Reader::new(Prober::open(path)?, options.adopt);
+    let core = Core::over(
+        mem,
+        header,
+        Some(Prober::open(path)?),
+        options,
+        Some(reader),
+    );
+    loop {
+        let look = core.look()?;
+        let looked = core.find_spans().and_then(|()| match look {
+            // The first of those who have it has looked at the table.
+            Look::Rest(_) => core.check_table(),
+            _ => Ok(()),
+        });
+        core.mem.acquire();
+        if core.is_same_run(look) {
+            looked?;
+            return Ok(core);
+        }
+    }
+}
+
 /// Attaches to the heap in `mem`: that of a file by its entrance, or memory that no other process
 /// has.
 ///
@@ -76,8 +108,6 @@ impl<'a> Entrance<'a> {
 pub(crate) fn attach(mem: Pmem, entrance: Option<Entrance<'_>>, options: &Options) -> Result<Core> {
     mem.enter();
     let header = read_header(&mem)?;
-    let places = Places::of(&header);
-    let memory = Memory::new(mem, &header, &places);
     let (prober, locks) = match entrance {
         None => (None, None),
         Some(there) => {
@@ -85,23 +115,7 @@ pub(crate) fn attach(mem: Pmem, entrance: Option<Entrance<'_>>, options: &Option
             (Some(there.prober), Some(locks))
         }
     };
-    let member = pmshare::Options {
-        stalled: options.stalled,
-        ..pmshare::Options::default()
-    };
-    let core = Core {
-        share: Share::new(memory, prober, member),
-        key: Key::new(header.seed),
-        header,
-        places,
-        spans: Spans::new(header),
-        space: Mutex::new(Space::default()),
-        growing: Mutex::new(()),
-        max: options.max_bytes(),
-        life: pmem::life::number(),
-        broken: AtomicBool::new(false),
-        id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-    };
+    let core = Core::over(mem, header, prober, options, None);
     core.find_spans()?;
     let window = core.mem.window();
     let (path, others) = match &locks {
@@ -123,6 +137,37 @@ pub(crate) fn attach(mem: Pmem, entrance: Option<Entrance<'_>>, options: &Option
 }
 
 impl Core {
+    /// A heap's parts, of a process that has no place yet among those that have it.
+    fn over(
+        mem: Pmem,
+        header: HeaderRaw,
+        prober: Option<Prober>,
+        options: &Options,
+        reader: Option<Reader>,
+    ) -> Core {
+        let places = Places::of(&header);
+        let memory = Memory::new(mem, &header, &places);
+        let member = pmshare::Options {
+            stalled: options.stalled,
+            read_only: reader.is_some(),
+            ..pmshare::Options::default()
+        };
+        Core {
+            share: Share::new(memory, prober, member),
+            key: Key::new(header.seed),
+            header,
+            places,
+            spans: Spans::new(header),
+            space: Mutex::new(Space::default()),
+            growing: Mutex::new(()),
+            max: options.max_bytes(),
+            life: pmem::life::number(),
+            broken: AtomicBool::new(false),
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            reader,
+        }
+    }
+
     /// Whether the volatile area is that of processes that have the heap now. Under the attach
     /// lock.
     fn may_join(&self, is_file: bool, others: bool, adopt: bool) -> Result<bool> {
@@ -147,9 +192,10 @@ impl Core {
         let word = self.mem.load(RUN_OFFSET);
         let run = checked_value(word, RUN_OFFSET).unwrap_or((word >> 32) as u32 ^ word as u32);
         let state = checked_value(self.mem.load(STATE_OFFSET), STATE_OFFSET);
-        // Before anything else changes: from here on the heap is in use.
-        set_word(&self.mem, RUN_OFFSET, run.wrapping_add(1));
+        // Before anything else changes: from here on the heap is in use. One who only reads looks
+        // at the number first: with the new one he finds no state of the old run.
         set_word(&self.mem, STATE_OFFSET, STATE_ACTIVE);
+        set_word(&self.mem, RUN_OFFSET, run.wrapping_add(1));
         self.mem.fence();
         self.clear_volatile();
         let stamp = self.recover(state == Some(STATE_CLEAN))?;
@@ -191,6 +237,9 @@ impl Core {
     /// `Broken`, `Lost`, `Forked`; the file can't be locked. Others find a dead process then.
     pub fn leave(&self) -> Result<()> {
         self.enter()?;
+        if self.reader.is_some() {
+            return Ok(());
+        }
         let entry = self.lock_to_leave()?;
         self.alive()?;
         let _window = self.mem.window();

@@ -22,6 +22,7 @@ use crate::check::Key;
 use crate::error::{Error, Result};
 use crate::layout::{Places, Span, Spans};
 use crate::packed::{Ticket, root_of};
+use crate::reader::Reader;
 use crate::shared::Memory;
 use crate::space::Space;
 
@@ -50,6 +51,8 @@ pub(crate) struct Core {
     pub broken: AtomicBool,
     /// Tells it from others of the process.
     pub id: u64,
+    /// It is only read.
+    pub reader: Option<Reader>,
 }
 
 impl Deref for Core {
@@ -85,6 +88,14 @@ impl Core {
     /// The lane's memory after its words are believed no more, or not yet.
     pub fn broke(&self) {
         self.broken.store(true, Ordering::Relaxed);
+    }
+
+    /// That it was not opened to be read.
+    pub fn writable(&self) -> Result<()> {
+        match self.reader {
+            None => Ok(()),
+            Some(_) => Err(Error::ReadOnly),
+        }
     }
 
     /// Bytes that the heap has or may come to have.
@@ -221,6 +232,9 @@ impl Core {
     pub fn read_stable(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         if to.is_empty() {
             return Ok(());
+        }
+        if self.reader.is_some() {
+            return self.read_as_reader(offset, to);
         }
         let first = offset / CHUNK_BYTES;
         let last = (offset + to.len() as u64 - 1) / CHUNK_BYTES;

@@ -29,9 +29,18 @@ pub enum Error {
         /// The bits.
         unknown: u64,
     },
-    /// A mapping without write access was asked for.
-    #[error("a heap can't be opened without the right to write yet: leave `read_only` out")]
+    /// A heap that was opened without the right to write was to be changed.
+    #[error("the heap was opened to be read: open it without `read_only` to change it")]
     ReadOnly,
+    /// A heap that may only be read is in no state in which it can be.
+    #[error("the heap needs recovery, and was opened to be read: {why}; open it once to write")]
+    NeedsRecovery {
+        /// How that is known.
+        why: &'static str,
+    },
+    /// The heap has lost chunks at its end since it was opened to be read.
+    #[error("the heap has become shorter since it was opened: open it again")]
+    Shorter,
     /// There is no room for a heap's own parts.
     #[error("{len} bytes are too few for this heap: at least {min} are needed")]
     TooSmall {
@@ -48,8 +57,10 @@ pub enum Error {
         /// Where.
         offset: u64,
     },
-    /// Another process attaches or leaves, for too long.
-    #[error("the heap is held by process {pid}, which attaches or leaves: see whether it runs")]
+    /// Another process attaches, leaves or, to one who may only read, commits for too long.
+    #[error(
+        "the heap is held by process {pid}, which attaches, leaves or commits: see whether it runs"
+    )]
     Busy {
         /// The process, or 0 if it could not be told.
         pid: u32,

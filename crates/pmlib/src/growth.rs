@@ -119,13 +119,18 @@ impl Core {
         Ok(())
     }
 
+    /// A span's word in the header, and in its copy.
+    pub fn span_words(&self, place: u64) -> [u64; 2] {
+        [place, COPY_OFFSET + place].map(|at| self.mem.load(at))
+    }
+
     /// The chunks of a span as the header says, or else its copy; `None`: there is no such span.
     pub fn span_after(&self, count: u64) -> Result<Option<u64>> {
         if count == SPANS_MAX {
             return Ok(None);
         }
         let place = SPANS_OFFSET + count * 8;
-        let [word, copy] = [place, COPY_OFFSET + place].map(|at| self.mem.load(at));
+        let [word, copy] = self.span_words(place);
         let chunks = checked_value(word, place).or_else(|| checked_value(copy, place));
         let damaged = Error::Damaged {
             what: "the list of spans",

@@ -30,7 +30,7 @@ const ROOM_BYTES: u64 = 1 << 40;
 /// How a heap is made and mapped.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// How its file is mapped: not without write access.
+    /// How its file is mapped; without write access it is only read ([`Options::read_only`]).
     pub map: MapOptions,
     /// How many transactions may go on at once; 0: one a MiB of the heap, 2 to 64, and then one
     /// more a GiB.
@@ -53,15 +53,25 @@ pub struct Options {
 }
 
 impl Options {
-    fn mapping(&self) -> Result<MapOptions> {
-        if self.map.read_only {
-            return Err(Error::ReadOnly);
+    /// Those of a heap that is only read: its file may be one that this user can't write. Such a
+    /// process takes no slot and no lock and stores nothing. It sees what others commit.
+    #[must_use]
+    pub fn read_only() -> Options {
+        Options {
+            map: MapOptions {
+                read_only: true,
+                ..MapOptions::default()
+            },
+            ..Options::default()
         }
-        Ok(MapOptions {
+    }
+
+    fn mapping(&self) -> MapOptions {
+        MapOptions {
             // Others may make it longer than this process would.
             reserve: ROOM_BYTES.max(self.max),
             ..self.map
-        })
+        }
     }
 
     /// Bytes to which it may grow.
@@ -90,9 +100,12 @@ impl Heap {
     /// # Errors
     /// Those of [`Pmem::create`]; `TooSmall`; `Busy`; `ReadOnly`.
     pub fn create(path: &Path, len: u64, options: &Options) -> Result<Heap> {
+        if options.map.read_only {
+            return Err(Error::ReadOnly);
+        }
         let header = new_header(len, options)?;
         let len = header.chunks * CHUNK_BYTES;
-        let mem = Pmem::create(path, len, false, true, &options.mapping()?)?;
+        let mem = Pmem::create(path, len, false, true, &options.mapping())?;
         let entrance = Entrance::to(path)?;
         format(&mem, &header)?;
         Heap::attach_by(mem, Some(entrance), options)
@@ -103,9 +116,16 @@ impl Heap {
     ///
     /// # Errors
     /// Those of [`Pmem::open`]; `Busy`, `Processes`, `Apart`; `Foreign`, `Version`, `Features`,
-    /// `TooSmall`, `Damaged`, `ReadOnly`.
+    /// `TooSmall`, `Damaged`; to be read alone: `NeedsRecovery`.
     pub fn open(path: &Path, options: &Options) -> Result<Heap> {
-        let mem = Pmem::open(path, &options.mapping()?)?;
+        let mem = Pmem::open(path, &options.mapping())?;
+        if options.map.read_only {
+            let core = attach::attach_reader(mem, path, options)?;
+            return Ok(Heap {
+                core,
+                closes: false,
+            });
+        }
         Heap::attach_by(mem, Some(Entrance::to(path)?), options)
     }
 
@@ -120,7 +140,7 @@ impl Heap {
         options: &Options,
         observer: std::sync::Arc<dyn pmem::record::Observer>,
     ) -> Result<Heap> {
-        let mut mem = Pmem::open(path, &options.mapping()?)?;
+        let mut mem = Pmem::open(path, &options.mapping())?;
         mem.observe(Some(observer));
         Heap::attach_by(mem, Some(Entrance::to(path)?), options)
     }
@@ -194,9 +214,10 @@ impl Heap {
     /// answers how many. A transaction does so from time to time.
     ///
     /// # Errors
-    /// A heap that can't be used.
+    /// A heap that can't be used; `ReadOnly`.
     pub fn recover_dead(&self) -> Result<u64> {
         self.core.enter()?;
+        self.core.writable()?;
         let _window = self.core.mem.window();
         Ok(pmshare::rescue::recover_dead(&self.core)?.slots)
     }
@@ -221,9 +242,10 @@ impl Heap {
     /// [`Heap::commit`], or by being dropped. For checkers, which run several on one thread.
     ///
     /// # Panics
-    /// If there is no such lane, or it is in use.
+    /// If there is no such lane, or it is in use, or the heap is only read.
     #[doc(hidden)]
     pub fn begin_on(&self, lane: usize) -> Tx<'_> {
+        self.core.writable().expect("a heap that may be written");
         let _window = self.core.mem.window();
         let lane = self.core.try_lease(lane as u32).expect("a free lane");
         Tx::on(&self.core, Some(lane))
@@ -243,6 +265,9 @@ impl Heap {
     /// # Errors
     /// `NoObject`; `Range`.
     pub fn read_bytes(&self, offset: u64, start: u64, to: &mut [u8]) -> Result<()> {
+        if self.core.reader.is_some() {
+            return self.view(|view| view.read_bytes(offset, start, to));
+        }
         self.core.enter()?;
         let object = self.core.object(offset)?;
         in_object(offset, object.size(), start, to.len() as u64)?;
@@ -254,8 +279,11 @@ impl Heap {
     /// # Errors
     /// `NoObject`.
     pub fn size_of(&self, object: impl Into<RawP>) -> Result<u64> {
-        self.core.enter()?;
         let RawP(offset) = object.into();
+        if self.core.reader.is_some() {
+            return self.view(|view| view.size_of(offset));
+        }
+        self.core.enter()?;
         Ok(self.core.object(offset)?.size())
     }
 
@@ -265,6 +293,9 @@ impl Heap {
     /// # Errors
     /// `Damaged`.
     pub fn root_offset(&self) -> Result<u64> {
+        if self.core.reader.is_some() {
+            return self.view(|view| view.root());
+        }
         self.core.enter()?;
         self.core.root()
     }

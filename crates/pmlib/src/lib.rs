@@ -35,6 +35,7 @@ mod layout;
 mod locks;
 mod packed;
 mod pointer;
+mod reader;
 mod record;
 mod recovery;
 mod rescue;

@@ -41,11 +41,17 @@ pub struct Census {
 
 impl Heap {
     /// How full it is, by a look at the chunk table.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        let core = self.core();
+    ///
+    /// # Errors
+    /// Of a heap that is only read: `NeedsRecovery`, `Busy`, `Apart`, `Shorter`.
+    pub fn stats(&self) -> Result<Stats> {
         // Another process may have made it longer; what can't be reached is not counted.
-        let _ = core.find_spans();
+        let _ = self.core().find_spans();
+        self.in_one_run(|| Ok(self.counted()))
+    }
+
+    fn counted(&self) -> Stats {
+        let core = self.core();
         let mut counts = [0; CLASSES];
         let mut free = Space::default();
         core.walk(|chunk, entry| match entry.kind {
@@ -65,14 +71,33 @@ impl Heap {
         }
     }
 
+    /// Has something looked at in one run: again, if somebody recovers the heap meanwhile.
+    pub(crate) fn in_one_run<R>(&self, body: impl Fn() -> Result<R>) -> Result<R> {
+        let core = self.core();
+        core.enter()?;
+        loop {
+            let look = core.look()?;
+            let answer = body();
+            core.mem.acquire();
+            if core.is_same_run(look) {
+                return answer;
+            }
+        }
+    }
+
     /// Looks at every chunk and counts every byte. No transaction may go on meanwhile.
     ///
     /// # Errors
-    /// `Damaged`: what the format does not allow.
+    /// `Damaged`: what the format does not allow. Of a heap that is only read, those of
+    /// [`Heap::stats`].
     pub fn check(&self) -> Result<Census> {
+        self.core().enter()?;
+        self.core().find_spans()?;
+        self.in_one_run(|| self.census())
+    }
+
+    fn census(&self) -> Result<Census> {
         let core = self.core();
-        core.enter()?;
-        core.find_spans()?;
         core.check_table()?;
         core.root()?;
         core.names()?;
@@ -91,14 +116,20 @@ impl Heap {
                         census.spare_bytes += CHUNK_BYTES - bytes;
                         chunk += 1;
                     }
-                    KIND_RUN => {
+                    KIND_RUN if entry.chunks > 0 && entry.chunks <= end - chunk => {
                         census.objects += 1;
                         census.object_bytes += entry.chunks * CHUNK_BYTES;
                         chunk += entry.chunks;
                     }
-                    _ => {
+                    KIND_FREE => {
                         census.free_bytes += CHUNK_BYTES;
                         chunk += 1;
+                    }
+                    _ => {
+                        return Err(Error::Damaged {
+                            what: "the chunk table",
+                            offset: span.entry(chunk),
+                        });
                     }
                 }
             }

@@ -209,6 +209,7 @@ impl<'h> Tx<'h> {
     /// Begins one.
     pub(crate) fn begin(core: &'h Core) -> Result<Tx<'h>> {
         core.enter()?;
+        core.writable()?;
         let heap = (core.mem.identity(), core.life);
         if IN.with_borrow(|heaps| heaps.contains(&heap)) {
             return Err(Error::Nested);

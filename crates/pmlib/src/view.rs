@@ -14,6 +14,7 @@ use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::pointer::{P, RawP};
+use crate::reader::{Look, Reader};
 use crate::safe::PmSafe;
 use crate::tx::{Tx, in_object};
 use crate::typed::{Field, read_all, read_one};
@@ -29,8 +30,8 @@ pub struct View<'a> {
 }
 
 enum Source<'a> {
-    /// Chunks that were read, each with its sequence before.
-    Moment(&'a Core, RefCell<Vec<(u64, u64)>>),
+    /// How it is one, and chunks that were read, each with its sequence before.
+    Moment(&'a Core, Look, RefCell<Vec<(u64, u64)>>),
     /// The heap as a transaction sees it.
     Within(&'a Tx<'a>),
 }
@@ -45,7 +46,7 @@ impl<'a> View<'a> {
 
     pub(crate) fn core(&self) -> &Core {
         match &self.source {
-            Source::Moment(core, _) => core,
+            Source::Moment(core, ..) => core,
             Source::Within(tx) => tx.core(),
         }
     }
@@ -65,15 +66,15 @@ impl<'a> View<'a> {
     pub fn read_bytes(&self, offset: u64, start: u64, to: &mut [u8]) -> Result<()> {
         match &self.source {
             Source::Within(tx) => tx.read_bytes(offset, start, to),
-            Source::Moment(core, seen) => {
-                note(core, seen, offset, offset)?;
+            Source::Moment(core, look, seen) => {
+                note(core, *look, seen, offset, offset)?;
                 let size = core.object(offset)?.size();
                 in_object(offset, size, start, to.len() as u64)?;
                 if to.is_empty() {
                     return Ok(());
                 }
                 let first = offset + start;
-                note(core, seen, first, first + to.len() as u64 - 1)?;
+                note(core, *look, seen, first, first + to.len() as u64 - 1)?;
                 core.mem.copy_out(first, to)?;
                 Ok(())
             }
@@ -88,8 +89,8 @@ impl<'a> View<'a> {
         let RawP(offset) = object.into();
         match &self.source {
             Source::Within(tx) => tx.size_of(offset),
-            Source::Moment(core, seen) => {
-                note(core, seen, offset, offset)?;
+            Source::Moment(core, look, seen) => {
+                note(core, *look, seen, offset, offset)?;
                 Ok(core.object(offset)?.size())
             }
         }
@@ -117,12 +118,31 @@ impl<'a> View<'a> {
         })
     }
 
+    /// The object that the root pointer names; 0: none.
+    pub(crate) fn root(&self) -> Result<u64> {
+        match &self.source {
+            Source::Within(tx) => tx.core().root(),
+            Source::Moment(core, look, seen) => {
+                note(core, *look, seen, 0, 0)?;
+                core.root()
+            }
+        }
+    }
+
+    /// How a view of one moment is one, of one who only reads.
+    pub(crate) fn reader(&self) -> Option<(&Reader, Look)> {
+        match &self.source {
+            Source::Within(_) => None,
+            Source::Moment(core, look, _) => Some((core.reader.as_ref()?, *look)),
+        }
+    }
+
     /// Where the list of named roots begins; 0: there are none.
     pub(crate) fn names(&self) -> Result<u64> {
         match &self.source {
             Source::Within(tx) => tx.names(),
-            Source::Moment(core, seen) => {
-                note(core, seen, 0, 0)?;
+            Source::Moment(core, look, seen) => {
+                note(core, *look, seen, 0, 0)?;
                 core.names()
             }
         }
@@ -132,21 +152,27 @@ impl<'a> View<'a> {
     fn holds(&self) -> bool {
         match &self.source {
             Source::Within(_) => true,
-            Source::Moment(core, seen) => {
+            Source::Moment(core, look, seen) => {
                 core.mem.acquire();
                 let mut seen = seen.borrow_mut();
                 let holds = seen
                     .iter()
-                    .all(|&(chunk, sequence)| core.is_at(chunk, sequence));
+                    .all(|&(chunk, sequence)| sequence & 1 == 0 && core.is_at(chunk, sequence));
                 seen.clear();
-                holds
+                holds && core.is_same_run(*look)
             }
         }
     }
 }
 
 /// Notes the sequences of the chunks of `first..=last` before they are read.
-fn note(core: &Core, seen: &RefCell<Vec<(u64, u64)>>, first: u64, last: u64) -> Result<()> {
+fn note(
+    core: &Core,
+    look: Look,
+    seen: &RefCell<Vec<(u64, u64)>>,
+    first: u64,
+    last: u64,
+) -> Result<()> {
     let mut seen = seen.borrow_mut();
     for chunk in first / CHUNK_BYTES..=last / CHUNK_BYTES {
         if seen.last().is_some_and(|&(noted, _)| noted == chunk) {
@@ -155,7 +181,11 @@ fn note(core: &Core, seen: &RefCell<Vec<(u64, u64)>>, first: u64, last: u64) -> 
         if core.span_of(chunk).is_none() {
             return Err(Error::NoObject { offset: first });
         }
-        let sequence = core.sequence(core.line(chunk))?;
+        let sequence = match look {
+            Look::Member => core.sequence(core.line(chunk))?,
+            Look::Use(run) => core.sequence_in(run, chunk)?,
+            Look::Rest(_) => continue,
+        };
         seen.push((chunk, sequence));
     }
     Ok(())
@@ -188,6 +218,9 @@ impl Heap {
         key: RawP,
         mut body: impl FnMut(&View<'_>) -> Result<R>,
     ) -> Result<R> {
+        if self.core().reader.is_some() {
+            return self.view(body);
+        }
         for _ in 0..TRIES {
             if let Some(answer) = self.try_view(&mut body) {
                 return answer;
@@ -211,8 +244,12 @@ impl Heap {
         if let Err(error) = core.enter() {
             return Some(Err(error));
         }
+        let look = match core.look() {
+            Ok(look) => look,
+            Err(error) => return Some(Err(error)),
+        };
         let view = View {
-            source: Source::Moment(core, RefCell::new(Vec::new())),
+            source: Source::Moment(core, look, RefCell::new(Vec::new())),
         };
         let answer = body(&view);
         view.holds().then_some(answer)

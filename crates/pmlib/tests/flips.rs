@@ -4,6 +4,7 @@
 
 use pmem::Pmem;
 use pmlib::{Error, Heap, Options};
+use std::os::unix::fs::FileExt;
 
 const BYTES: u64 = 1 << 20;
 
@@ -106,4 +107,52 @@ fn every_damaged_byte_ends_with_an_answer() {
         println!("clean {clean}: {refused} refused, {worked} worked");
         assert!(refused > 50 && worked > 500);
     }
+}
+
+/// The same of a heap that is only read, in a file. What the reader looks at is right, or refused.
+#[test]
+fn every_damaged_byte_ends_with_an_answer_to_readers() {
+    let (good, root) = made(true);
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = dir.path().join("heap");
+    std::fs::write(&path, &good).unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let seen = || -> Result<(), Error> {
+        let heap = Heap::open(&path, &Options::read_only())?;
+        heap.stats()?;
+        heap.check()?;
+        let found = heap.root_offset()?;
+        let mut seen = [0; 8];
+        heap.read_bytes(found, 0, &mut seen)?;
+        assert_eq!(seen, [4; 8], "a wrong answer");
+        Ok(())
+    };
+    seen().unwrap();
+    let mem = Pmem::private(BYTES);
+    mem.write_nt(0, &good).unwrap();
+    let volatile = Heap::volatile(&mem);
+    let (mut refused, mut worked) = (0, 0);
+    for at in 0..root / 64 * 64 {
+        let dull = good[at as usize] == 0 && (at > 8192 || at % 4096 > 1100);
+        if (dull || volatile.contains(&at)) && at % 29 != 0 {
+            continue;
+        }
+        let bad = good[at as usize] ^ 1 << (at % 8);
+        file.write_all_at(&[bad], at).unwrap();
+        match seen() {
+            Ok(()) => worked += 1,
+            Err(error) => {
+                assert!(!volatile.contains(&at), "volatile byte {at:#x}: {error}");
+                let by_cause = matches!(
+                    error,
+                    Error::Damaged { .. } | Error::NoObject { .. } | Error::NeedsRecovery { .. }
+                );
+                assert!(by_cause, "byte {at:#x}: {error}");
+                refused += 1;
+            }
+        }
+        file.write_all_at(&good[at as usize..][..1], at).unwrap();
+    }
+    println!("{refused} refused, {worked} worked");
+    assert!(refused > 50 && worked > 500);
 }

@@ -18,6 +18,7 @@ use crate::apart::{Found, Mark};
 use crate::containers::{At, Within, damaged};
 use crate::error::{Error, Result, inside};
 use crate::pointer::RawP;
+use crate::reader::Look;
 use crate::safe::{PmSafe, of_text};
 use crate::tx::Tx;
 use crate::typed::Field;
@@ -163,10 +164,48 @@ fn last_part(view: &View<'_>, raw: &LogRaw, at: RawP) -> Result<Option<Part>> {
         return damaged(HEAD, at);
     }
     match view.mark(segment.mark(), at) {
+        Mark::Unknown if view.reader().is_some() => seen_part(view, segment, at).map(Some),
         Mark::Unknown => Ok(None),
         Mark::Filled(filled) if filled > segment.room => damaged(SEGMENT, RawP(segment.offset)),
         Mark::Filled(filled) => Ok(Some(Part { segment, filled })),
     }
+}
+
+/// Looks where the last segment's records end, as one who only reads and can't have its mark say so.
+fn seen_part(view: &View<'_>, segment: Segment, at: RawP) -> Result<Part> {
+    let (reader, look) = view.reader().ok_or(Error::Broken)?;
+    if let Look::Rest(run) = look
+        && let Some(filled) = reader.end_of(run, segment.offset)
+    {
+        return Ok(Part { segment, filled });
+    }
+    let data = records_of(view, &segment)?;
+    let found = look_for_end(view, segment, &data);
+    if let Mark::Filled(filled) = view.mark(segment.mark(), at) {
+        // Somebody adds records meanwhile: one may be torn and the next one there.
+        if filled > segment.room {
+            return damaged(SEGMENT, RawP(segment.offset));
+        }
+        return Ok(Part { segment, filled });
+    }
+    let (part, found) = found?;
+    view.persist(found.last);
+    if let Look::Rest(run) = look {
+        reader.note_end(run, segment.offset, part.filled);
+    }
+    Ok(part)
+}
+
+/// The words of a last segment that are records, or room for them.
+fn records_of(view: &View<'_>, segment: &Segment) -> Result<Vec<u64>> {
+    let mut data = vec![0u64; segment.room as usize / 8];
+    let bytes = data.as_mut_bytes();
+    inside(
+        view.read_bytes(segment.offset, SEGMENT_HEAD_BYTES, bytes),
+        SEGMENT,
+        segment.offset,
+    )?;
+    Ok(data)
 }
 
 /// The position after the last record; `None`: nobody knows yet.
@@ -299,14 +338,7 @@ fn settle(tx: &mut Tx<'_>, place: Field<PLog>) -> Result<u64> {
             return Ok(0);
         }
         let segment = segment(&view, raw.last, place.place().0)?;
-        let mut data = vec![0u64; segment.room as usize / 8];
-        let bytes = data.as_mut_bytes();
-        inside(
-            view.read_bytes(segment.offset, SEGMENT_HEAD_BYTES, bytes),
-            SEGMENT,
-            segment.offset,
-        )?;
-        look_for_end(&view, segment, &data)?
+        look_for_end(&view, segment, &records_of(&view, &segment)?)?
     };
     tx.settle(part.segment.mark(), part.filled, found)?;
     Ok(part.filled)

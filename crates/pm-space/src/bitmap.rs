@@ -109,6 +109,7 @@ impl<'a> Bitmap<'a> {
 
     /// Sets or clears a run inside one group, whose lock is held; adjusts its free count by the
     /// bits that did change, and its whole regions.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn mark(&self, run: Run, set: bool) {
         if !set {
@@ -142,6 +143,7 @@ impl<'a> Bitmap<'a> {
     }
 
     /// Sets or clears units inside one region; answers how many were otherwise.
+    #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn mark_in_region(&self, from: u64, to: u64, set: bool) -> u64 {
         let runtime = self.waits.pm.runtime();
@@ -163,6 +165,7 @@ impl<'a> Bitmap<'a> {
 
     /// Returns whether all of the region of `unit` is free. A part that is less than a region, at
     /// the end, never is.
+    #[inline]
     pub(super) fn is_whole(&self, unit: u64) -> bool {
         let region = unit / REGION * REGION;
         region + REGION <= self.place.units
@@ -237,6 +240,7 @@ impl<'a> Bitmap<'a> {
             .sum()
     }
 
+    #[inline]
     pub(super) fn region_used(&self, region: u64) -> u64 {
         (0..REGION / 64)
             .map(|word| self.waits.pm.load(self.word_off(region + word * 64)))

@@ -25,6 +25,7 @@ impl Hint {
         (self.region / REGION) << 20 | self.used << 10 | self.longest
     }
 
+    #[inline]
     fn unpacked(word: u64) -> Hint {
         Hint {
             region: (word >> 20) * REGION,
@@ -59,6 +60,7 @@ impl Default for Hints {
 impl Hints {
     /// Takes the fullest that has a run of at least `least`, and is not the region of `avoid`;
     /// those before it are forgotten.
+    #[inline]
     pub(super) fn take(&self, least: u64, avoid: u64) -> Option<u64> {
         let suits = |hint: &Hint| hint.longest >= least && hint.region != avoid / REGION * REGION;
         let rest = self.next.load(Ordering::Relaxed)..KEPT;

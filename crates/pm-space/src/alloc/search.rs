@@ -52,6 +52,7 @@ impl Wish {
     }
 
     /// The shortest run that is worth a piece of its own.
+    #[inline]
     fn least(&self) -> u64 {
         (self.want / PIECES).max(1)
     }
@@ -74,6 +75,7 @@ pub(super) enum Place {
 
 impl Place {
     /// Returns the group whose lock it takes.
+    #[inline]
     pub fn group(self) -> u64 {
         match self {
             Place::At(unit) | Place::Here(unit) | Place::Broken(unit, _) => unit / GROUP_UNITS,
@@ -83,6 +85,7 @@ impl Place {
 }
 
 /// The numbers below `count`, beginning with `start`.
+#[inline]
 fn around(count: u64, start: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |step| (start + step) % count)
 }
@@ -91,6 +94,7 @@ impl<'a> Bitmap<'a> {
     /// The places to look for a run in, best first; found out as they are asked for. Hints leave
     /// `avoid` out, where the lane goes on with blocks for something else: these would come
     /// between.
+    #[inline]
     pub(super) fn places(
         self,
         cursor: u64,
@@ -116,6 +120,7 @@ impl<'a> Bitmap<'a> {
     }
 
     /// A broken region that suits.
+    #[inline]
     fn hint(&self, hints: &Hints, least: u64, avoid: u64) -> Option<u64> {
         hints.take(least, avoid).or_else(|| {
             self.find_broken(hints, least);
@@ -191,6 +196,7 @@ impl<'a> Bitmap<'a> {
     }
 
     /// The region of a unit, if it is broken.
+    #[inline]
     fn broken(&self, unit: u64) -> Option<(u64, u64)> {
         let region = unit / REGION * REGION;
         let to = (region + REGION).min(self.place.units);
@@ -198,6 +204,7 @@ impl<'a> Bitmap<'a> {
     }
 
     /// Looks there for up to `want` units; the group's lock is held.
+    #[inline]
     pub(super) fn search(&self, place: Place, want: u64) -> Option<Run> {
         match place {
             Place::At(unit) => {
@@ -231,6 +238,7 @@ impl<'a> Bitmap<'a> {
 
     /// The first run of `enough` units, up to `want` of it; or else the longest of those that are
     /// shorter.
+    #[inline]
     fn fit(&self, from: u64, to: u64, want: u64, enough: u64) -> Option<Run> {
         let mut longest: Option<Run> = None;
         let mut at = from;
@@ -259,6 +267,7 @@ impl<'a> Bitmap<'a> {
     }
 
     /// The first free unit in `from..to`.
+    #[inline]
     pub(super) fn first_free(&self, from: u64, to: u64) -> Option<u64> {
         let mut unit = from;
         while unit < to {
@@ -273,6 +282,7 @@ impl<'a> Bitmap<'a> {
     }
 
     /// Returns how many units from `from` on are free, at most up to `to`.
+    #[inline]
     fn free_run(&self, from: u64, to: u64) -> u64 {
         let mut unit = from;
         while unit < to {

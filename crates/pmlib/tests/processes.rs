@@ -1,7 +1,7 @@
 //! Goal: any number of processes use one heap, and one that is killed at whatever moment harms
 //! nobody. Method: this program is run again as the others, which move units between accounts,
 //! replace objects and are killed at random; the sum stays, what was acknowledged is there, and no
-//! byte is lost. `PMLIB_TORTURE_SECONDS` makes it longer, with 16 processes and 10 kills a second;
+//! byte is lost. How long they wait for locks is told. `PMLIB_TORTURE_SECONDS` makes it longer, with 16 processes and 10 kills a second;
 //! `PMLIB_TORTURE_SEED` makes its choices again.
 
 use pmlib::{Error, Heap, Options, Stalled, Tx};
@@ -113,13 +113,15 @@ fn transfer(tx: &mut Tx<'_>, random: &mut Random, child: u64, done: u64) -> Resu
     let bank = 1u64;
     let root = root_of(tx)?;
     let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
-    if random.below(8) == 0 {
+    let since = Instant::now();
+    let locked = if random.below(8) == 0 {
         // In no order: a circle is an error for one of them.
-        tx.lock(bank + from)?;
-        tx.lock(bank + to)?;
+        tx.lock(bank + from).and_then(|()| tx.lock(bank + to))
     } else {
-        tx.lock_all([bank + from, bank + to])?;
-    }
+        tx.lock_all([bank + from, bank + to])
+    };
+    WAITED.set(since.elapsed());
+    locked?;
     for (nth, more) in [(from, u64::MAX), (to, 1)] {
         let balance = word(tx, root, account(nth))?;
         set(tx, root, account(nth), balance.wrapping_add(more))?;
@@ -154,6 +156,49 @@ fn root_of(_tx: &Tx<'_>) -> Result<u64, Error> {
 
 thread_local! {
     static BANK: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    /// The time that the last transfer took to get its locks.
+    static WAITED: std::cell::Cell<Duration> = const { std::cell::Cell::new(Duration::ZERO) };
+}
+
+/// Waits of a child for the locks of one transfer: the longest, and how many were longer than
+/// [`LONG`]. They stand behind what was acknowledged, each in microseconds.
+#[derive(Default)]
+struct Waits {
+    longest_us: u64,
+    long: u64,
+}
+
+/// Nobody should wait longer for what a dead process held; on a machine with more to do than CPUs
+/// a wait for a living one may be as long.
+const LONG: Duration = Duration::from_millis(100);
+
+impl Waits {
+    /// Where those of a child stand in the file.
+    fn place(nth: u64) -> u64 {
+        CHILDREN_MAX * 8 + nth * 16
+    }
+
+    fn of(file: &File, nth: u64) -> Waits {
+        let mut words = [0; 16];
+        file.read_exact_at(&mut words, Waits::place(nth))
+            .expect("a file");
+        let [longest_us, long] =
+            [0, 8].map(|at| u64::from_le_bytes(words[at..at + 8].try_into().expect("a word")));
+        Waits { longest_us, long }
+    }
+
+    /// Notes a wait, if it is one to be told of.
+    fn note(&mut self, wait: Duration, file: &File, nth: u64) {
+        let us = wait.as_micros() as u64;
+        if us <= self.longest_us && wait <= LONG {
+            return;
+        }
+        self.longest_us = self.longest_us.max(us);
+        self.long += u64::from(wait > LONG);
+        let words = [self.longest_us, self.long].map(u64::to_le_bytes);
+        file.write_all_at(words.as_flattened(), Waits::place(nth))
+            .expect("a file");
+    }
 }
 
 fn transfer_for_ever(path: &Path, nth: u64) {
@@ -163,8 +208,10 @@ fn transfer_for_ever(path: &Path, nth: u64) {
     let file = acknowledged(path);
     let mut random = Random((u64::from(std::process::id()) << 20 | nth) | 1);
     let mut done = read(&heap, bank, counter(nth));
+    let mut waits = Waits::of(&file, nth);
     loop {
         let moved: Result<(), Error> = heap.tx(|tx| transfer(tx, &mut random, nth, done + 1));
+        waits.note(WAITED.get(), &file, nth);
         match moved {
             Ok(()) => {
                 done += 1;
@@ -192,7 +239,8 @@ fn bank(path: &Path, len: u64, options: &Options) -> (Heap, u64) {
         })
         .expect("a bank");
     let file = File::create(path.with_extension("acknowledged")).expect("a file");
-    file.set_len(CHILDREN_MAX * 8).expect("its length");
+    file.set_len(Waits::place(CHILDREN_MAX))
+        .expect("its length");
     (heap, bank)
 }
 
@@ -325,7 +373,20 @@ fn killed_processes_harm_nobody() {
     heap.close().expect("it is left");
     let heap = Heap::open(&path, &options).expect("it opens");
     judge(&heap, bank, &path);
-    println!("{kills} kills, {last} transactions, 0 lost");
+    let file = acknowledged(&path);
+    let waits = (0..CHILDREN_MAX).map(|nth| Waits::of(&file, nth));
+    let waits = waits.fold(Waits::default(), |all, here| Waits {
+        longest_us: all.longest_us.max(here.longest_us),
+        long: all.long + here.long,
+    });
+    println!(
+        "{kills} kills, {last} transactions, 0 lost; the longest wait for locks {}.{:03} ms, {} \
+         beyond {} ms",
+        waits.longest_us / 1000,
+        waits.longest_us % 1000,
+        waits.long,
+        LONG.as_millis()
+    );
 }
 
 /// Makes objects of a MiB in a list of its own, until the heap has grown twice.

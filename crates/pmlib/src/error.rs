@@ -154,6 +154,12 @@ pub enum Error {
     /// A transaction inside one of the same thread.
     #[error("this thread has a transaction of this heap: use its `nested`")]
     Nested,
+    /// A panic in the middle of an open transaction's call has ended it.
+    #[error("a panic has ended this transaction, and nothing of it has happened: begin another")]
+    Ended,
+    /// The end of a part, where none was begun.
+    #[error("no part of this transaction is open: `begin_part` begins one")]
+    NoPart,
     /// A forked child has a copy of what its parent knows, which the parent changes.
     #[error("the heap was opened before fork: open it again in the child")]
     Forked,

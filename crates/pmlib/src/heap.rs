@@ -148,14 +148,20 @@ impl Heap {
     /// A heap in memory of this process, for which nothing is to last.
     ///
     /// # Errors
-    /// `TooSmall`.
+    /// `TooSmall`; `Medium`: the machine has not so much memory.
     pub fn private(len: u64, options: &Options) -> Result<Heap> {
         let header = new_header(len, options)?;
-        let len = header.chunks * CHUNK_BYTES;
-        let mem = match options.max {
-            0 => Pmem::private(len),
-            max => Pmem::private_within(len, max.max(len)),
+        let chunked = header.chunks * CHUNK_BYTES;
+        let none = |source| {
+            let path = "private memory".into();
+            Error::Medium(pmem::Error::Map { path, len, source })
         };
+        // Its chunk table alone, which is stored at once, would take all that there is.
+        if len > machine_bytes() {
+            return Err(none(std::io::ErrorKind::OutOfMemory.into()));
+        }
+        let room = options.max.max(chunked);
+        let mem = Pmem::try_private_within(chunked, room).map_err(none)?;
         format(&mem, &header)?;
         Heap::attach_by(mem, None, options)
     }
@@ -335,6 +341,13 @@ impl Drop for Heap {
             let _ = self.core.leave();
         }
     }
+}
+
+/// The memory of this machine, bytes.
+fn machine_bytes() -> u64 {
+    let info = rustix::system::sysinfo();
+    let unit = u64::from(info.mem_unit.max(1));
+    (info.totalram.saturating_add(info.totalswap)).saturating_mul(unit)
 }
 
 /// The header of a heap to be.

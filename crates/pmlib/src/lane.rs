@@ -147,7 +147,9 @@ impl Drop for Lease<'_> {
             owner::release(&self.core.share, self.owner());
         }
         let lane = self.lane.take();
-        SPARE.with_borrow_mut(|spare| {
+        // A thread that ends keeps none, and its list may be gone.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
             if spare.len() < SPARE_MAX {
                 spare.extend(lane);
             }

@@ -33,6 +33,7 @@ mod heap;
 mod lane;
 mod layout;
 mod locks;
+mod open_tx;
 mod packed;
 mod pointer;
 mod reader;
@@ -50,6 +51,7 @@ mod view;
 
 pub use error::{Error, Result};
 pub use heap::{Heap, Options};
+pub use open_tx::OpenTx;
 pub use pmlib_derive::PmSafe;
 pub use pmshare::Stalled;
 pub use pointer::{P, RawP};

@@ -66,16 +66,44 @@ fn find(view: &View<'_>, name: &str) -> Result<(u64, Option<NamedRaw>)> {
     Ok((count, None))
 }
 
-/// The root that was found, if it is of this type.
-fn typed<T: PmSafe>(name: &str, found: &NamedRaw) -> Result<P<T>> {
-    if found.fingerprint == T::FINGERPRINT {
-        return Ok(P::at(RawP(found.object)));
+/// The type of a root.
+#[derive(Clone, Copy)]
+struct Kind {
+    fingerprint: u64,
+    size: u64,
+}
+
+impl Kind {
+    fn of<T: PmSafe>() -> Kind {
+        Kind {
+            fingerprint: T::FINGERPRINT,
+            size: size_of::<T>() as u64,
+        }
     }
-    Err(Error::Type {
-        name: name.to_owned(),
-        expected: T::FINGERPRINT,
-        found: found.fingerprint,
-    })
+
+    /// The root that was found, if it is of this type.
+    fn object(self, name: &str, found: &NamedRaw) -> Result<u64> {
+        if found.fingerprint == self.fingerprint {
+            return Ok(found.object);
+        }
+        Err(Error::Type {
+            name: name.to_owned(),
+            expected: self.fingerprint,
+            found: found.fingerprint,
+        })
+    }
+
+    /// The object, if it has the bytes of this type: the caller's fingerprint says nothing of them.
+    fn in_bytes(self, offset: u64, found: u64) -> Result<u64> {
+        if self.size <= found {
+            return Ok(offset);
+        }
+        Err(Error::Class {
+            offset,
+            wanted: self.size,
+            found,
+        })
+    }
 }
 
 impl Heap {
@@ -85,9 +113,24 @@ impl Heap {
     /// `Type`: it is of another type; `Name`; `Damaged`; `Full`, `Nested`: it is missing, and there
     /// is no room for it, or this thread has a transaction (use [`Tx::root`]).
     pub fn root<T: PmSafe>(&self, name: &str) -> Result<P<T>> {
+        Ok(P::at(RawP(self.root_as(name, Kind::of::<T>())?)))
+    }
+
+    /// Like [`Heap::root`], of a type that Rust does not know: by its fingerprint and size, bytes;
+    /// answers the root's offset.
+    ///
+    /// # Errors
+    /// Those of [`Heap::root`]; `Class`: there are fewer bytes; `Size`.
+    pub fn root_of(&self, name: &str, fingerprint: u64, size: u64) -> Result<u64> {
+        let kind = Kind { fingerprint, size };
+        let offset = self.root_as(name, kind)?;
+        kind.in_bytes(offset, self.size_of(offset)?)
+    }
+
+    fn root_as(&self, name: &str, kind: Kind) -> Result<u64> {
         match self.view(|view| find(view, name))? {
-            (_, Some(found)) => typed(name, &found),
-            (_, None) => self.tx(|tx| tx.root(name)),
+            (_, Some(found)) => kind.object(name, &found),
+            (_, None) => self.tx(|tx| tx.root_as(name, kind)),
         }
     }
 }
@@ -98,6 +141,20 @@ impl Tx<'_> {
     /// # Errors
     /// Those of [`Heap::root`]; `Deadlock`.
     pub fn root<T: PmSafe>(&mut self, name: &str) -> Result<P<T>> {
+        Ok(P::at(RawP(self.root_as(name, Kind::of::<T>())?)))
+    }
+
+    /// Like [`Heap::root_of`], in this transaction.
+    ///
+    /// # Errors
+    /// Those of [`Heap::root_of`]; `Deadlock`.
+    pub fn root_of(&mut self, name: &str, fingerprint: u64, size: u64) -> Result<u64> {
+        let kind = Kind { fingerprint, size };
+        let offset = self.root_as(name, kind)?;
+        kind.in_bytes(offset, self.size_of(offset)?)
+    }
+
+    fn root_as(&mut self, name: &str, kind: Kind) -> Result<u64> {
         let len = name.len();
         if len == 0 || len as u64 > NAME_BYTES_MAX {
             return Err(Error::Name { len });
@@ -105,15 +162,15 @@ impl Tx<'_> {
         self.lock(NAMES_OFFSET)?;
         let (count, found) = find(&View::within(self), name)?;
         if let Some(found) = found {
-            return typed(name, &found);
+            return kind.object(name, &found);
         }
-        let object = self.alloc(size_of::<T>() as u64)?;
+        let object = self.alloc(kind.size)?;
         let place = self.alloc(HEAD_BYTES + len as u64)?;
         let mut head = NamedRaw {
             next: self.names()?,
             left: count + 1,
             object,
-            fingerprint: T::FINGERPRINT,
+            fingerprint: kind.fingerprint,
             name_bytes: len as u32,
             crc: 0,
         };
@@ -123,7 +180,7 @@ impl Tx<'_> {
         first.copy_from_slice(head.as_bytes());
         rest.copy_from_slice(name.as_bytes());
         self.set_names(place);
-        Ok(P::at(RawP(object)))
+        Ok(object)
     }
 }
 

@@ -234,14 +234,25 @@ impl Core {
 
     /// The object at `offset`.
     pub fn object(&self, offset: u64) -> Result<Object> {
-        let object = self.place_of(offset).ok_or(Error::NoObject { offset })?;
+        let Some(object) = self.place_of(offset) else {
+            return Err(self.no_object(offset));
+        };
         if let Object::Shared(place) = object {
             let (word, bit) = place.bit();
             if self.mem.load(word) & bit == 0 {
-                return Err(Error::NoObject { offset });
+                return Err(self.no_object(offset));
             }
         }
         Ok(object)
+    }
+
+    /// The error of an offset at which nothing is, or could be read.
+    #[cold]
+    fn no_object(&self, offset: u64) -> Error {
+        match self.mem.failed() {
+            Some(offset) => Error::Lost { offset },
+            None => Error::NoObject { offset },
+        }
     }
 
     /// The word that says whose a chunk is.

@@ -516,10 +516,15 @@ impl<'h> Tx<'h> {
         let before = self.work.plan.clone();
         let done = body(self);
         if done.is_err() {
-            let failed = std::mem::replace(&mut self.work.plan, before);
-            self.undo(failed);
+            self.restore(before);
         }
         done
+    }
+
+    /// Has the plan be what it was before a part.
+    pub(crate) fn restore(&mut self, before: Plan) {
+        let failed = std::mem::replace(&mut self.work.plan, before);
+        self.undo(failed);
     }
 
     /// Gives back what a failed part took beyond what the plan has.
@@ -666,7 +671,8 @@ impl Drop for Tx<'_> {
         let core = self.core;
         if self.is_registered {
             let heap = (core.mem.identity(), core.life);
-            IN.with_borrow_mut(|heaps| heaps.retain(|&other| other != heap));
+            // A thread that ends may have lost its list already.
+            let _ = IN.try_with(|heaps| heaps.borrow_mut().retain(|&other| other != heap));
         }
         // A forked child's copy is dead: what it would give back is the parent's. After a commit
         // that broke off nothing is this thread's any more.

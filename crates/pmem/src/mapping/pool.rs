@@ -113,6 +113,15 @@ impl Pmem {
     /// # Panics
     /// If there is no address space for `len` bytes.
     pub fn private_within(len: u64, room: u64) -> Pmem {
+        Pmem::try_private_within(len, room)
+            .unwrap_or_else(|e| panic!("no address space for {len} bytes: {e}"))
+    }
+
+    /// Makes a pool as [`Pmem::private_within`] does, if there is address space for it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn try_private_within(len: u64, room: u64) -> std::io::Result<Pmem> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let huge = len.max(room) >= HUGE as u64;
         let access = Access {
@@ -121,10 +130,9 @@ impl Pmem {
             advice: if huge { &[libc::MADV_HUGEPAGE] } else { &[] },
         };
         let align = if huge { HUGE } else { 4096 };
-        let (mapping, growth) = room::map(None, len.max(1), room, align, access)
-            .unwrap_or_else(|e| panic!("no address space for {len} bytes: {e}"));
+        let (mapping, growth) = room::map(None, len.max(1), room, align, access)?;
         landing::install();
-        Pmem::assemble(Parts {
+        Ok(Pmem::assemble(Parts {
             mapping,
             len,
             medium: Medium::PRIVATE,
@@ -137,7 +145,7 @@ impl Pmem {
             },
             sparse: false,
             growth,
-        })
+        }))
     }
 
     /// Puts a mapped pool together.

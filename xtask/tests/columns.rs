@@ -22,6 +22,7 @@ const LONGER: [(&str, usize); 24] = [
     ("crates/pmfs-patch", 1),
     ("crates/pmfs-posix", 0),
     ("crates/pmfs-shim", 0),
+    ("crates/pmkv-capi", 0),
     ("crates/pmkv-cli", 0),
     ("crates/pmlib", 0),
     ("crates/pmlib-derive", 0),

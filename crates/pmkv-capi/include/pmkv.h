@@ -1,0 +1,258 @@
+/*
+ * libpmkv: a persistent heap from C.
+ *
+ * A heap is one file, mapped, that holds objects. They outlive the process, and power if the medium
+ * does. An object is named by its offset in the heap, a uint64_t; 0 is no object. A program changes
+ * objects in transactions. Each one happens wholly or not at all, and is durable when its commit
+ * returns. docs/HEAP.md tells the rest.
+ *
+ * A function answers with a code, or with a pointer or an offset, which is NULL or 0 if it failed.
+ * pmheap_last_code() has the code of this thread's last call, and pmheap_error() the cause in words.
+ * Nothing jumps out of a call, and no panic gets out of the library.
+ *
+ * Handles are numbers that are looked up, so that a heap that was closed and a transaction that has
+ * ended are told. Pointers to memory have to be what each function says; NULL is told.
+ *
+ * Any number of threads and processes use a heap at once. A transaction belongs to the thread that
+ * began it. A thread that ends undoes its transactions. After fork the child's copy of a heap is
+ * dead: the child opens the heap again.
+ */
+#ifndef PMKV_H
+#define PMKV_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A heap that this process has open. */
+typedef struct pmheap pmheap_t;
+/* A transaction of this thread. */
+typedef struct pmheap_tx pmheap_tx_t;
+
+/* Causes. Numbers keep their meaning; later versions may add some. */
+enum pmheap_code {
+    PMHEAP_OK = 0,
+
+    /* A pointer is NULL. */
+    PMHEAP_E_NULL = 1,
+    /* No heap or transaction: there never was one, or it was closed, or has ended. */
+    PMHEAP_E_HANDLE = 2,
+    /* The transaction is another thread's. */
+    PMHEAP_E_THREAD = 3,
+    /* A value that means nothing: see pmheap_error(). */
+    PMHEAP_E_ARGUMENT = 4,
+    /* pmheap_close: transactions of the heap go on. */
+    PMHEAP_E_IN_USE = 5,
+    /* pmheap_tx_edit: an edited range overlaps this one and does not hold all of it. */
+    PMHEAP_E_OVERLAP = 6,
+    /* This thread has a transaction of the heap: see pmheap_tx_nest. */
+    PMHEAP_E_NESTED = 7,
+    /* The holder of a lock waits for this transaction: abort it. */
+    PMHEAP_E_DEADLOCK = 8,
+    /* The heap was opened before fork. */
+    PMHEAP_E_FORKED = 9,
+    /* The process has 256 heaps open. */
+    PMHEAP_E_HEAPS = 10,
+
+    /* No object is there. */
+    PMHEAP_E_NO_OBJECT = 20,
+    /* Bytes that are not all in the object. */
+    PMHEAP_E_RANGE = 21,
+    /* An object of no bytes, or of more than the heap can have. */
+    PMHEAP_E_SIZE = 22,
+    /* The object has fewer bytes than its type. */
+    PMHEAP_E_CLASS = 23,
+    /* The root is of another type. */
+    PMHEAP_E_TYPE = 24,
+    /* A root's name of no bytes, or of more than 255. */
+    PMHEAP_E_NAME = 25,
+    /* No room, and none can be had. Nothing has changed. */
+    PMHEAP_E_FULL = 26,
+
+    /* The file holds something else. */
+    PMHEAP_E_FOREIGN = 30,
+    /* A later version of the library made the heap. */
+    PMHEAP_E_VERSION = 31,
+    /* Too few bytes for a heap. */
+    PMHEAP_E_TOO_SMALL = 32,
+    /* The heap is damaged. */
+    PMHEAP_E_DAMAGED = 33,
+    /* The heap can't be changed, or not be opened so. */
+    PMHEAP_E_READ_ONLY = 34,
+    /* Another process attaches or leaves, for too long. */
+    PMHEAP_E_BUSY = 35,
+    /* As many processes have the heap as can. */
+    PMHEAP_E_PROCESSES = 36,
+    /* Those who have the heap can't share it with this process, or it is a copy. */
+    PMHEAP_E_APART = 37,
+
+    /* The path or the rights to it are wrong. */
+    PMHEAP_E_OPEN = 40,
+    /* A file is there already. */
+    PMHEAP_E_EXISTS = 41,
+    /* The medium, or the machine's memory, has no room. */
+    PMHEAP_E_SPACE = 42,
+    /* Something else about the medium. */
+    PMHEAP_E_MEDIUM = 43,
+    /* The medium failed. Whether the call has happened is not known. */
+    PMHEAP_E_LOST = 44,
+    /* An earlier call broke off in a commit: open the heap again. */
+    PMHEAP_E_BROKEN = 45,
+
+    /* A bug of the library; what it was in the middle of has not happened. Please report it. */
+    PMHEAP_E_BUG = 50
+};
+
+/* How a heap is made and opened. All zeros, and NULL for the whole: the defaults. */
+struct pmheap_options {
+    /* pmheap_create: bytes; 0: 64 MiB. A DAX device is taken to its end. */
+    uint64_t size;
+    /* Bytes to which it may grow; 0: 1 TiB in a file, and not at all on a device or in memory. */
+    uint64_t max;
+    /* pmheap_create: transactions that may go on at once; 0: by the size. */
+    uint32_t lanes;
+    /* pmheap_create: processes that may have it at once, one less than these; 0: by the size. */
+    uint32_t processes;
+    /* Not 0: nothing is to be changed. */
+    uint32_t read_only;
+    /* pmheap_create, not 0: in memory of this process, with NULL for a path; nothing lasts. */
+    uint32_t is_private;
+    /* Not 0: open a heap that was in use by another name, whose last user is known to be gone. */
+    uint32_t adopt;
+    /* Have to be 0. */
+    uint32_t reserved[7];
+};
+
+/* How full a heap is. */
+struct pmheap_stat {
+    /* Bytes of the heap. */
+    uint64_t bytes;
+    /* Bytes in chunks that are free. */
+    uint64_t free_bytes;
+    /* The largest object that fits without growth, bytes. */
+    uint64_t largest_free_bytes;
+    /* Transactions that can go on at once. */
+    uint32_t lanes;
+    /* How often it was made or has grown. */
+    uint32_t spans;
+    /* Not 0: what is durable survives power loss, and not only the death of processes. */
+    uint32_t survives_power_loss;
+    uint32_t reserved[7];
+    /* The medium, in words. */
+    char medium[32];
+};
+
+/* The result of a look at everything, bytes but for the first. */
+struct pmheap_census {
+    uint64_t objects;
+    /* Each rounded up to its class. */
+    uint64_t object_bytes;
+    /* In chunks of objects and not in objects. */
+    uint64_t spare_bytes;
+    uint64_t free_bytes;
+    /* Of the heap's own parts. */
+    uint64_t own_bytes;
+    uint64_t reserved[4];
+};
+
+/* The code of this thread's last call. */
+enum pmheap_code pmheap_last_code(void);
+/* Its cause in words, with a way out. Good until the thread's next call. */
+const char *pmheap_error(void);
+
+/* Makes a heap in a file that is not there yet, or on a DAX device, and opens it. */
+pmheap_t *pmheap_create(const char *path, const struct pmheap_options *options);
+/* Opens a heap, which others may have. What had committed is there, and nothing else. */
+pmheap_t *pmheap_open(const char *path, const struct pmheap_options *options);
+/* Leaves it. The handle is gone then, whatever the answer is but PMHEAP_E_IN_USE. A process that
+ * ends without it is like one that was killed: nothing is lost, and the next opener looks. */
+enum pmheap_code pmheap_close(pmheap_t *heap);
+enum pmheap_code pmheap_stat(pmheap_t *heap, struct pmheap_stat *into);
+/* Looks at every chunk. No transaction may go on meanwhile. */
+enum pmheap_code pmheap_check(pmheap_t *heap, struct pmheap_census *into);
+
+/* Reading, without a lock: as it was between two transactions. */
+
+/* Copies bytes of an object from `start` on. */
+enum pmheap_code pmheap_read(pmheap_t *heap, uint64_t object, uint64_t start, void *into,
+                             size_t size);
+/* Bytes of an object, at least those that were asked for; 0: failed. */
+uint64_t pmheap_size_of(pmheap_t *heap, uint64_t object);
+
+/* Roots: the objects by which a program finds all others. */
+
+/* The root of this name; made, of zeros, if it is missing. It is of one type for good. */
+uint64_t pmheap_root(pmheap_t *heap, const char *name, uint64_t size, uint64_t type);
+/* The one object without a name that pmheap_tx_set_root has named; 0: none was, or failed. */
+uint64_t pmheap_root_object(pmheap_t *heap);
+
+/* Types. A fingerprint stands for a type; the heap keeps those of its roots. */
+
+/* A field of a struct. */
+struct pmheap_field {
+    const char *name;
+    /* u8 to u128, i8 to i128, f32, f64; P: an object's offset; PStr, PString, PLog: pmlib's;
+     * NULL: `of` says it. */
+    const char *type;
+    /* A fingerprint, where there is no `type`. */
+    uint64_t of;
+    /* Its place, offsetof(). */
+    uint64_t offset;
+    /* Elements of an array; 0: it is none. */
+    uint64_t count;
+};
+/* The fingerprint that Rust's #[derive(PmSafe)] gives to a struct with these fields, so that
+ * programs in both languages share it; 0: failed. Fields stand in the order of the struct, and
+ * leave no gap. Integers are names of Rust's: u64 is a uint64_t. */
+uint64_t pmheap_type_struct(const struct pmheap_field *fields, size_t count, uint64_t size);
+/* A fingerprint of a name, a size and the places of offsets of objects, rising; 0: failed. It is
+ * none of Rust's, because the names and types of fields are not in it. */
+uint64_t pmheap_type_register(const char *name, uint64_t size, const uint64_t *pointer_offsets,
+                              size_t count);
+
+/* Transactions. */
+
+/* Begins one; a thread has one a heap. */
+pmheap_tx_t *pmheap_tx_begin(pmheap_t *heap);
+/* Begins a part that can be aborted by itself, in the innermost that is open. */
+enum pmheap_code pmheap_tx_nest(pmheap_tx_t *tx);
+/* Ends the innermost open part, which happens with the rest; if none is open, the transaction: all
+ * of it is durable then. After an error nothing has happened. The transaction has ended either way. */
+enum pmheap_code pmheap_tx_commit(pmheap_tx_t *tx);
+/* Ends the innermost open part, or the transaction. Nothing of it has happened. */
+enum pmheap_code pmheap_tx_abort(pmheap_tx_t *tx);
+
+/* Locks an object against other transactions that lock it, to the transaction's end. */
+enum pmheap_code pmheap_tx_lock(pmheap_tx_t *tx, uint64_t object);
+/* Locks several, in an order in which no circle closes among those who do so. */
+enum pmheap_code pmheap_tx_lock_all(pmheap_tx_t *tx, const uint64_t *objects, size_t count);
+/* Locks one if nobody has it; *locked: whether it is locked now. */
+enum pmheap_code pmheap_tx_try_lock(pmheap_tx_t *tx, uint64_t object, int *locked);
+
+/* Makes an object of zeros; its offset. */
+uint64_t pmheap_tx_alloc(pmheap_tx_t *tx, uint64_t size);
+enum pmheap_code pmheap_tx_free(pmheap_tx_t *tx, uint64_t object);
+/* A private copy of bytes of an object, to be changed; others see it once it is committed. It stays
+ * where it is until the part or the transaction in which it was asked for is aborted, or the
+ * transaction ends. It is aligned as the range is in the heap, to 16 bytes at most; objects begin
+ * at multiples of 16. A range within one that was asked for before is that copy. */
+void *pmheap_tx_edit(pmheap_tx_t *tx, uint64_t object, uint64_t start, uint64_t size);
+/* Writes over bytes, without reading what was there. */
+enum pmheap_code pmheap_tx_write(pmheap_tx_t *tx, uint64_t object, uint64_t start,
+                                 const void *from, size_t size);
+/* Copies bytes, with the transaction's changes. */
+enum pmheap_code pmheap_tx_read(pmheap_tx_t *tx, uint64_t object, uint64_t start, void *into,
+                                size_t size);
+uint64_t pmheap_tx_size_of(pmheap_tx_t *tx, uint64_t object);
+/* Has pmheap_root_object answer this; 0: none. */
+enum pmheap_code pmheap_tx_set_root(pmheap_tx_t *tx, uint64_t object);
+/* pmheap_root in a transaction. */
+uint64_t pmheap_tx_root(pmheap_tx_t *tx, const char *name, uint64_t size, uint64_t type);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,21 @@
+//! libpmkv: persistent heaps for C. `include/pmkv.h` says what each function does; here pointers
+//! become Rust, errors become codes, and handles are looked up. One function does one call of
+//! [`pmlib`].
+//!
+//! - [`answer`] has how a function ends: a code, words;
+//! - [`heaps`] the process's heaps, and calls on them;
+//! - [`transactions`] the thread's transactions, and calls in them;
+//! - [`lent`] memory that a program edits;
+//! - [`types`] fingerprints.
+//!
+//! Pointers from C can't be checked, so this crate holds `unsafe`: each function trusts its caller
+//! for exactly what the header asks of it, and hands on slices and references.
+
+#![allow(clippy::missing_safety_doc)]
+
+mod answer;
+mod heaps;
+mod lent;
+mod pointers;
+mod transactions;
+mod types;

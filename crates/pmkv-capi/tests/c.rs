@@ -1,0 +1,181 @@
+//! Goal: `pmkv.h` and the library do what the header says, for C and for C++. Method: programs of
+//! this directory are compiled, without a warning, against both libraries, and run; so is the
+//! example of the documentation, which is killed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use pmlib::{Heap, Options};
+use tempfile::TempDir;
+
+fn here(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// Where cargo has put the libraries that were built with this test.
+fn built(name: &str) -> PathBuf {
+    let deps = std::env::current_exe().unwrap();
+    let library = deps.parent().unwrap().join(name);
+    assert!(library.is_file(), "{} is built first", library.display());
+    library
+}
+
+const C11: &[&str] = &["gcc", "-std=c11", "-D_GNU_SOURCE"];
+const CPP: &[&str] = &["g++", "-std=c++14", "-x", "c++"];
+
+/// A compiled program, in a place of its own.
+struct Program {
+    dir: TempDir,
+}
+
+impl Program {
+    fn compile(compiler: &[&str], source: &Path, shared: bool) -> Program {
+        let dir = TempDir::with_prefix_in("pmkv-capi-", "/dev/shm").unwrap();
+        let mut compile = Command::new(compiler[0]);
+        compile.args(&compiler[1..]);
+        compile.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-g"]);
+        compile.arg("-I").arg(here("include")).arg(source);
+        compile.args(["-x", "none"]);
+        if shared {
+            let soname = dir.path().join("libpmkv.so.0");
+            fs::copy(built("libpmkv_c.so"), &soname).unwrap();
+            compile.arg(&soname);
+        } else {
+            compile.arg(built("libpmkv_c.a"));
+        }
+        compile.args(["-lpthread", "-ldl", "-lm", "-o"]);
+        let compiled = compile.arg(dir.path().join("program")).output();
+        let compiled = compiled.expect("gcc and g++, of the packages of these names");
+        let said = String::from_utf8_lossy(&compiled.stderr);
+        assert!(compiled.status.success(), "{said}");
+        Program { dir }
+    }
+
+    fn heap(&self) -> PathBuf {
+        self.dir.path().join("heap")
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(self.dir.path().join("program"));
+        command.arg(self.heap());
+        command.env("LD_LIBRARY_PATH", self.dir.path());
+        command
+    }
+
+    /// Runs it to its end.
+    fn run(&self) -> String {
+        let ran = self.command().output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{:?} {said}", ran.status);
+        String::from_utf8(ran.stdout).unwrap()
+    }
+}
+
+/// The heap that a program has left is sound, and Rust's too.
+fn sound(path: &Path) {
+    let heap = Heap::open(path, &Options::default()).unwrap();
+    heap.check().unwrap();
+    heap.close().unwrap();
+}
+
+#[test]
+fn every_function() {
+    for (compiler, shared) in [(C11, true), (C11, false), (CPP, true)] {
+        let program = Program::compile(compiler, &here("tests/all.c"), shared);
+        program.run();
+        sound(&program.heap());
+    }
+}
+
+#[test]
+fn every_code() {
+    Program::compile(C11, &here("tests/codes.c"), true).run();
+}
+
+#[test]
+fn processes_that_are_killed() {
+    let program = Program::compile(C11, &here("tests/two.c"), true);
+    print!("{}", program.run());
+    sound(&program.heap());
+}
+
+/// Goal: the bank of the documentation survives `kill -9`. Method: the program that stands on the
+/// page is compiled, started and killed ten times; it tells how many transfers it finds.
+#[test]
+fn the_bank_of_the_page() {
+    let page = fs::read_to_string(here("../../docs/HEAP.md")).unwrap();
+    let text = page.split("```c\n").nth(1).expect("a program in C");
+    let text = text.split("```").next().unwrap();
+    assert_eq!(
+        text,
+        fs::read_to_string(here("examples/bank.c")).unwrap(),
+        "the page and the file"
+    );
+    let program = Program::compile(C11, &here("examples/bank.c"), true);
+    let mut before = 0;
+    for round in 0..10 {
+        let mut child = program.command().stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        lines.read_line(&mut line).unwrap();
+        std::thread::sleep(Duration::from_millis(30 + 17 * round));
+        child.kill().unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), None, "it works until it is killed");
+        let transfers: u64 = line.split(' ').next().unwrap().parse().expect(&line);
+        assert!(transfers >= before, "{transfers} after {before}");
+        before = transfers;
+    }
+    println!("{before} transfers");
+    assert!(before > 0);
+    sound(&program.heap());
+}
+
+/// The library exports to C exactly the functions of the header.
+#[test]
+fn the_header_names_all() {
+    let header = fs::read_to_string(here("include/pmkv.h")).unwrap();
+    let is_part = |c: char| !(c.is_alphanumeric() || c == '_');
+    let code = header.lines().filter(|line| {
+        let line = line.trim_start();
+        line.contains('(') && !line.starts_with(['/', '*'])
+    });
+    let names = code.filter_map(|line| {
+        let before = line.split('(').next()?;
+        before.rsplit(is_part).next().map(str::to_owned)
+    });
+    let declared: BTreeSet<String> = names.filter(|name| name.starts_with("pmheap_")).collect();
+    let symbols = Command::new("nm")
+        .args(["-D", "--defined-only"])
+        .arg(built("libpmkv_c.so"))
+        .output();
+    let symbols = String::from_utf8(symbols.expect("nm, of the package binutils").stdout).unwrap();
+    let words = symbols.split(is_part).map(str::to_owned);
+    let exported: BTreeSet<String> = words.filter(|name| name.starts_with("pm")).collect();
+    assert_eq!(declared, exported);
+    assert!(declared.len() > 25, "{declared:?}");
+}
+
+/// The enum of the header and the library's have the same numbers: each name of the one stands in
+/// the other with its number.
+#[test]
+fn codes_have_the_same_numbers() {
+    let numbers = |text: &str, prefix: &str| -> BTreeSet<(String, u32)> {
+        let lines = text.lines().filter_map(|line| {
+            let (name, number) = line.trim().trim_end_matches(',').split_once(" = ")?;
+            let name = name.strip_prefix(prefix)?;
+            Some((name.replace('_', "").to_lowercase(), number.parse().ok()?))
+        });
+        lines.collect()
+    };
+    let header = fs::read_to_string(here("include/pmkv.h")).unwrap();
+    let source = fs::read_to_string(here("src/answer.rs")).unwrap();
+    let mut in_c = numbers(&header, "PMHEAP_E_");
+    in_c.insert(("ok".to_owned(), 0));
+    assert_eq!(in_c, numbers(&source, ""));
+    assert!(in_c.len() > 25);
+}

@@ -1,11 +1,15 @@
-//! Parts that the commands `pmfs` and `pmkv` have in common: sizes as people write them, results as
-//! text or as JSON.
+//! Parts that the commands `pmfs` and `pmkv` have in common: sizes as people write them, errors in
+//! a line, results as text or as JSON.
 #![forbid(unsafe_code)]
 
+pub mod failure;
+pub mod fields;
 pub mod size;
 
 use std::io::{self, Write};
 
+pub use failure::Failure;
+pub use fields::{Fields, Shown};
 use serde::Serialize;
 pub use size::Size;
 

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use pm_cli::Size;
 
 /// pmkv: persistent heaps in files on persistent memory (or tmpfs, huge pages, a plain file).
@@ -36,8 +36,40 @@ Example: the bytes that are free, without growth:
 A heap that a crash has left is recovered first.")]
     Stat(Stat),
     /// Check a heap: every byte of it is accounted for
-    #[command(after_help = "Exit codes: 0 clean, 4 damaged, 8 could not be checked.")]
+    #[command(after_help = "\
+Exit codes: 0 clean, 4 damaged, 8 could not be checked.
+
+docs/HEAP-CHECK.md explains the findings.")]
     Check(Check),
+    /// Mend a damaged heap that nobody uses
+    #[command(after_help = "\
+Exit codes: 0 clean, 1 repaired, 4 damage left, 8 could not be done. With --dry-run: 4 if there is
+something to repair.
+
+Nothing that can be read is dropped; still, copy a valuable heap first. docs/HEAP-CHECK.md tells
+what is done about each finding.")]
+    Repair(Repair),
+    /// Give room back that a heap does not need: chunks without objects become free, and the file
+    /// becomes shorter by the free chunks at its end
+    #[command(after_help = "\
+A heap that others have keeps its length. Free runs of 2 MiB in the middle become holes of the file,
+which get space again when they are needed.")]
+    Compact(Compact),
+    /// Make a heap longer; it does so by itself when it is full
+    Grow(Grow),
+    /// Show a heap's structures as they stand
+    #[command(after_help = "\
+Examples:
+
+  pmkv dump /dev/shm/heap
+  pmkv dump /dev/shm/heap chunks
+  pmkv dump /dev/shm/heap chunk 5
+  pmkv dump /dev/shm/heap lane 0 --json
+  pmkv dump /dev/shm/heap bytes 0x50040 64
+
+It works on damaged heaps and on heaps in use, of which parts may be of several moments.
+docs/FORMAT.md explains the fields.")]
+    Dump(Dump),
 }
 
 /// `pmkv create`
@@ -75,6 +107,88 @@ pub struct Check {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `pmkv repair`
+#[derive(Args)]
+pub struct Repair {
+    /// The heap
+    pub heap: PathBuf,
+    /// Change nothing: repair a copy in memory, and tell what was done to it
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmkv compact`
+#[derive(Args)]
+pub struct Compact {
+    /// The heap
+    pub heap: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmkv grow`
+#[derive(Args)]
+pub struct Grow {
+    /// The heap
+    pub heap: PathBuf,
+    /// Its new size, like 64M or 1G; one that is smaller than the heap changes nothing
+    pub size: Size,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmkv dump`
+#[derive(Args)]
+pub struct Dump {
+    /// The heap
+    pub heap: PathBuf,
+    /// The part to show
+    #[arg(default_value = "header")]
+    pub part: DumpPart,
+    /// Which lane or chunk, or the offset of the first byte
+    #[arg(value_parser = number)]
+    pub number: Option<u64>,
+    /// How many bytes
+    #[arg(value_parser = number)]
+    pub bytes: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The parts of a heap that can be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DumpPart {
+    /// The header, the spans and where the roots are
+    Header,
+    /// The first line of each lane
+    Lanes,
+    /// A lane with its records
+    Lane,
+    /// The kinds of the chunks
+    Chunks,
+    /// A chunk with its objects
+    Chunk,
+    /// Named roots, with their types
+    Roots,
+    /// Bytes, in hexadecimal
+    Bytes,
+}
+
+/// A number, in decimal or after `0x` in hexadecimal.
+fn number(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("'{text}' is not a number; write it like 4096 or 0x1000"))
 }
 
 /// The whole definition, for manual pages and completions.

@@ -1,20 +1,21 @@
-//! `pmkv`: make, look into and check persistent heaps.
+//! `pmkv`: make, look into, check and mend persistent heaps.
 //!
 //! Results go to stdout (as JSON with `--json`), everything else to stderr. An error is one line,
 //! `pmkv: <cause>`, with the way out in it. Exit codes: 0 done, 1 not done, 2 wrong usage; `check`
-//! has its own.
+//! and `repair` have their own.
 #![forbid(unsafe_code)]
 
 mod check;
+mod compact;
+mod dump;
 mod failure;
 mod stat;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use pm_cli::Failure;
 use pmkv_cli::{Cli, Command};
-
-use failure::Failure;
 
 /// The result of a command.
 type Outcome = Result<ExitCode, Failure>;
@@ -24,6 +25,10 @@ fn main() -> ExitCode {
         Command::Create(arguments) => stat::create(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Repair(arguments) => check::repair(&arguments),
+        Command::Compact(arguments) => compact::run(&arguments),
+        Command::Grow(arguments) => compact::grow(&arguments),
+        Command::Dump(arguments) => dump::run(&arguments),
     };
     outcome.unwrap_or_else(|failure| {
         eprintln!("pmkv: {failure}");

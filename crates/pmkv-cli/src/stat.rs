@@ -9,7 +9,7 @@ use pmlib::{Error, Heap, Options};
 use serde::Serialize;
 
 use crate::Outcome;
-use crate::failure::Failure;
+use crate::failure::of_heap;
 
 /// The JSON is an interface: fields may be added, not renamed.
 #[derive(Serialize)]
@@ -38,13 +38,13 @@ pub fn create(arguments: &Create) -> Outcome {
         ..Options::default()
     };
     let made = Heap::create(&arguments.heap, arguments.size.0, &options);
-    let heap = made.map_err(|error| Failure::heap(&arguments.heap, &error))?;
+    let heap = made.map_err(|error| of_heap(&arguments.heap, &error))?;
     show(&arguments.heap, heap, arguments.json)
 }
 
 pub fn run(arguments: &Stat) -> Outcome {
     let opened = looked_into(&arguments.heap);
-    let heap = opened.map_err(|error| Failure::heap(&arguments.heap, &error))?;
+    let heap = opened.map_err(|error| of_heap(&arguments.heap, &error))?;
     show(&arguments.heap, heap, arguments.json)
 }
 
@@ -63,7 +63,7 @@ pub fn looked_into(path: &Path) -> Result<Heap, Error> {
 }
 
 fn show(path: &Path, heap: Heap, json: bool) -> Outcome {
-    let failed = |error| Failure::heap(path, &error);
+    let failed = |error| of_heap(path, &error);
     let report = Report::new(path, &heap).map_err(failed)?;
     heap.close().map_err(failed)?;
     pm_cli::print(json, &report, Report::text)?;

@@ -156,3 +156,142 @@ fn the_right_to_read_is_enough() {
     mode(&path, 0o444);
     assert!(run("stat").status.success());
 }
+
+/// Goal: damage is told by numbers, mended, and gone; a dry run says the same and changes nothing.
+#[test]
+fn damage_is_mended() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = heap_in(&dir);
+    answer(&["create", "--json", "--size", "2M"], &path);
+    let mut bytes = fs::read(&path).expect("the file");
+    bytes[8192 + 16] ^= 4;
+    bytes[4096 + 20] ^= 1;
+    fs::write(&path, &bytes).expect("the file");
+    let run = |words: &[&str], code| -> Value {
+        let output = pmkv(words, &path);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {error}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let numbers = |report: &Value, name: &str| -> Vec<u64> {
+        let list = report[name].as_array().expect("a list");
+        list.iter()
+            .filter_map(|found| found["number"].as_u64())
+            .collect()
+    };
+    let checked = run(&["check", "--json"], 4);
+    assert_eq!(numbers(&checked, "findings"), [2, 10, 11]);
+    let dry = run(&["repair", "--dry-run", "--json"], 4);
+    assert_eq!(numbers(&dry, "repaired"), [2, 10]);
+    assert_eq!(fs::read(&path).expect("the file"), bytes);
+    let text = String::from_utf8(pmkv(&["dump"], &path).stdout).expect("text");
+    assert!(text.contains("H0002"), "{text}");
+    let mended = run(&["repair", "--json"], 1);
+    assert_eq!(numbers(&mended, "repaired"), [2, 10]);
+    assert_eq!(run(&["check", "--json"], 0)["clean"], true);
+    assert_eq!(run(&["repair", "--json"], 0)["clean"], true);
+}
+
+#[test]
+fn structures_are_shown() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = heap_in(&dir);
+    answer(&["create", "--json", "--size", "2M"], &path);
+    let heap = Heap::open(&path, &Options::default()).expect("the heap");
+    let root = heap.root::<[u64; 8]>("name of a root").expect("a root");
+    heap.tx(|tx| tx.edit(root).map(|mut words| words.fill(7)))
+        .expect("an edit");
+    heap.close().expect("left");
+    let shown = |words: &[&str]| -> Value {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pmkv"));
+        let output = command
+            .args(["dump", "--json"])
+            .arg(&path)
+            .args(words)
+            .output();
+        let output = output.expect("the program");
+        assert!(output.status.success(), "{words:?}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    assert_eq!(shown(&[])["magic"], "PMHEAP01");
+    assert_eq!(shown(&["lanes"])["lanes"][1]["lane"], 1);
+    let records: usize = (0..2)
+        .map(|lane| {
+            shown(&["lane", &format!("{lane}")])["records"]
+                .as_array()
+                .map_or(0, Vec::len)
+        })
+        .sum();
+    assert!(records > 0);
+    assert_eq!(shown(&["chunks"])["chunks"][0]["kind"], "the heap's own");
+    let named = &shown(&["roots"])["roots"][0];
+    assert_eq!(
+        (&named["name"], &named["bytes"]),
+        (&"name of a root".into(), &64.into())
+    );
+    let object = named["object"].as_u64().expect("an offset");
+    let chunk = shown(&["chunk", &(object >> 16).to_string()]);
+    assert_eq!(chunk["objects"][0]["object"], object);
+    let bytes = shown(&["bytes", &format!("{object:#x}"), "16"]);
+    assert_eq!(
+        bytes["bytes"][0]["bytes"],
+        "0700000000000000 0700000000000000"
+    );
+    let (code, said) = refusal(&["dump"], &dir.path().join("none"));
+    assert_eq!(code, Some(1), "{said}");
+}
+
+/// Goal: room is taken and given back. Method: a heap is made longer, filled, emptied, compacted.
+#[test]
+fn room_is_taken_and_given_back() {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let path = heap_in(&dir);
+    answer(&["create", "--json", "--size", "16M"], &path);
+    let blocks = || std::os::unix::fs::MetadataExt::blocks(&fs::metadata(&path).expect("the file"));
+    let run = |words: &[&str]| -> Value {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pmkv"));
+        let output = command.arg(words[0]).arg(&path).args(&words[1..]).output();
+        let output = output.expect("the program");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {error}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    assert_eq!(run(&["grow", "24M", "--json"])["size_bytes"], 24 << 20);
+    let heap = Heap::open(&path, &Options::default()).expect("the heap");
+    let alloc = |size: u64| heap.tx(|tx| tx.alloc(size)).expect("an object");
+    let small: Vec<u64> = (0..2000).map(|_| alloc(64)).collect();
+    let large = alloc(12 << 20);
+    let beyond = alloc(2 << 20);
+    small
+        .into_iter()
+        .for_each(|each| heap.tx(|tx| tx.free(each)).expect("freed"));
+    let busy = run(&["compact", "--json"]);
+    assert_eq!(
+        (&busy["in_use"], &busy["cut_bytes"]),
+        (&true.into(), &0.into())
+    );
+    heap.tx(|tx| tx.free(large)).expect("freed");
+    heap.close().expect("left");
+    let reader = Heap::open(&path, &Options::read_only()).expect("a reader");
+    let before = (fs::metadata(&path).expect("the file").len(), blocks());
+    let done = run(&["compact", "--json"]);
+    let cut = done["cut_bytes"].as_u64().expect("a number");
+    assert!(cut >= 4 << 20, "{done}");
+    assert!(done["hole_bytes"].as_u64() >= Some(8 << 20), "{done}");
+    assert_eq!(fs::metadata(&path).expect("the file").len(), before.0 - cut);
+    assert!(blocks() + (12 << 20) / 512 <= before.1);
+    let refused = reader.size_of(beyond);
+    assert!(matches!(refused, Err(pmlib::Error::Shorter)), "{refused:?}");
+    // A hole gets space again, and the heap grows again.
+    let heap = Heap::open(&path, &Options::default()).expect("the heap");
+    assert!(heap.size_of(beyond).expect("an object") >= 2 << 20);
+    let large = heap.tx(|tx| {
+        let large = tx.alloc(12 << 20)?;
+        tx.edit_bytes(large, 11 << 20, 1 << 20)?.fill(9);
+        Ok::<_, pmlib::Error>(large)
+    });
+    large.expect("room");
+    heap.tx(|tx| tx.alloc(12 << 20)).expect("growth");
+    heap.close().expect("left");
+    assert_eq!(answer(&["check", "--json"], &path)["clean"], true);
+}

@@ -47,6 +47,11 @@ pub(crate) struct Entrance<'a> {
 }
 
 impl<'a> Entrance<'a> {
+    /// Whether another process has the heap, or had it a moment ago.
+    pub fn has_others(&self) -> bool {
+        self.others
+    }
+
     /// Waits until nobody else attaches or leaves.
     ///
     /// # Errors
@@ -78,13 +83,14 @@ pub(crate) fn attach_reader(mem: Pmem, path: &Path, options: &Options) -> Result
     mem.enter();
     let header = read_header(&mem)?;
     let reader = Reader::new(Prober::open(path)?, options.adopt);
-    let core = Core::over(
+    let mut core = Core::over(
         mem,
         header,
         Some(Prober::open(path)?),
         options,
         Some(reader),
     );
+    core.is_open = true;
     loop {
         let look = core.look()?;
         let looked = core.find_spans().and_then(|()| match look {
@@ -115,7 +121,8 @@ pub(crate) fn attach(mem: Pmem, entrance: Option<Entrance<'_>>, options: &Option
             (Some(there.prober), Some(locks))
         }
     };
-    let core = Core::over(mem, header, prober, options, None);
+    let mut core = Core::over(mem, header, prober, options, None);
+    core.is_open = true;
     core.find_spans()?;
     let window = core.mem.window();
     let (path, others) = match &locks {
@@ -138,7 +145,7 @@ pub(crate) fn attach(mem: Pmem, entrance: Option<Entrance<'_>>, options: &Option
 
 impl Core {
     /// A heap's parts, of a process that has no place yet among those that have it.
-    fn over(
+    pub fn over(
         mem: Pmem,
         header: HeaderRaw,
         prober: Option<Prober>,
@@ -165,6 +172,7 @@ impl Core {
             broken: AtomicBool::new(false),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             reader,
+            is_open: false,
         }
     }
 
@@ -197,6 +205,7 @@ impl Core {
         set_word(&self.mem, STATE_OFFSET, STATE_ACTIVE);
         set_word(&self.mem, RUN_OFFSET, run.wrapping_add(1));
         self.mem.fence();
+        self.match_span_words();
         self.clear_volatile();
         let stamp = self.recover(state == Some(STATE_CLEAN))?;
         self.check_table()?;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pmem::Pmem;
 use pmlib_format::chunk::{OWNER_OFFSET, PENDING_OFFSET, SEQUENCE_OFFSET};
 use pmlib_format::header::{NAMES_OFFSET, ROOT_OFFSET};
 use pmlib_format::lane::SETTLED_OFFSET;
@@ -53,6 +54,8 @@ pub(crate) struct Core {
     pub id: u64,
     /// It is only read.
     pub reader: Option<Reader>,
+    /// It was opened, and is not only looked at as it stands.
+    pub is_open: bool,
 }
 
 impl Deref for Core {
@@ -79,6 +82,8 @@ impl Core {
             return Err(Error::Broken);
         }
         if let Some(offset) = self.mem.failed() {
+            // One who only reads may have met what the heap has lost at its end.
+            self.look()?;
             return Err(Error::Lost { offset });
         }
         self.mem.enter();
@@ -96,6 +101,12 @@ impl Core {
             None => Ok(()),
             Some(_) => Err(Error::ReadOnly),
         }
+    }
+
+    /// The memory back.
+    pub fn into_memory(mut self) -> Pmem {
+        let memory = self.share.store_mut();
+        std::mem::replace(&mut memory.mem, Pmem::private(0))
     }
 
     /// Bytes that the heap has or may come to have.

@@ -136,6 +136,16 @@ pub enum Error {
         /// The position.
         position: u64,
     },
+    /// A part of a heap that it does not have.
+    #[error("the heap has no {what} {asked}: there are {there}")]
+    NoSuch {
+        /// The kind of part.
+        what: &'static str,
+        /// The number that was asked for.
+        asked: u64,
+        /// How many there are.
+        there: u64,
+    },
     /// A range that leaves its object.
     #[error("bytes {start} to {end} are not all in the object of {size} bytes at {offset:#x}")]
     Range {

@@ -13,7 +13,7 @@ use pmshare::owner::Held;
 
 use crate::engine::Core;
 use crate::error::{Error, Result};
-use crate::heap::format_span;
+use crate::heap::{Heap, format_span};
 use crate::layout::CHUNKS_MAX;
 use crate::packed::{checked_value, checked_word};
 
@@ -21,6 +21,23 @@ use crate::packed::{checked_value, checked_word};
 const STEP_CHUNKS: u64 = (64 << 20) / CHUNK_BYTES;
 /// Otherwise by this part of its length.
 const STEP_PART: u64 = 8;
+
+impl Heap {
+    /// Makes the heap `len` bytes long at least, in whole chunks of 64 KiB; answers its length. It
+    /// grows by itself when it is full: this takes the medium's room beforehand.
+    ///
+    /// # Errors
+    /// The medium's; `Full`: it may not become so long ([`crate::Options::max`]), or has grown too
+    /// often; `ReadOnly`.
+    pub fn grow(&self, len: u64) -> Result<u64> {
+        let core = self.core();
+        core.enter()?;
+        core.writable()?;
+        let _window = core.mem.window();
+        core.grow_to(len.div_ceil(CHUNK_BYTES))?;
+        Ok(self.size())
+    }
+}
 
 impl Core {
     /// Makes the heap longer, so that a run of `wanted` free chunks is there, in a write window.
@@ -47,6 +64,39 @@ impl Core {
         let Some(chunks) = self.lengthen(old, step, wanted, room)? else {
             return Ok(false);
         };
+        self.add_span(chunks)?;
+        Ok(true)
+    }
+
+    /// Makes the heap `chunks` long at least, in a write window.
+    ///
+    /// # Errors
+    /// The medium's; `Full`: it may not become so long, or has grown too often.
+    pub fn grow_to(&self, chunks: u64) -> Result<()> {
+        let _grower = Held::new(self, self.places.shared + GROW_OFFSET);
+        self.find_spans()?;
+        let one = self.growing.lock();
+        let _one = one.unwrap_or_else(PoisonError::into_inner);
+        let old = self.spans.chunks();
+        if chunks <= old {
+            return Ok(());
+        }
+        let mut more = chunks - old;
+        while !self.fits(more, 1) {
+            more += 1;
+        }
+        let bound = (self.bound() / CHUNK_BYTES).min(CHUNKS_MAX);
+        if old + more > bound || self.spans.count() == SPANS_MAX {
+            let wanted = more * CHUNK_BYTES;
+            return Err(Error::Full { wanted });
+        }
+        self.mem.lengthen((old + more) * CHUNK_BYTES, false)?;
+        self.add_span(more)
+    }
+
+    /// Adds a span of chunks that the file has already; by the thread that holds both locks.
+    fn add_span(&self, chunks: u64) -> Result<()> {
+        let count = self.spans.count();
         let span = self.spans.next(chunks);
         format_span(&self.mem, &span)?;
         if !planted!("bug-grown-before-table") {
@@ -63,7 +113,7 @@ impl Core {
         self.spans.push(chunks);
         let first = span.first + span.meta_chunks;
         self.space().give(first, chunks - span.meta_chunks);
-        Ok(true)
+        Ok(())
     }
 
     /// Makes the file longer by a step, or by the less that its medium has room for; answers by how

@@ -66,7 +66,7 @@ impl Options {
         }
     }
 
-    fn mapping(&self) -> MapOptions {
+    pub(crate) fn mapping(&self) -> MapOptions {
         MapOptions {
             // Others may make it longer than this process would.
             reserve: ROOM_BYTES.max(self.max),
@@ -182,7 +182,11 @@ impl Heap {
         Heap::attach_by(mem, None, &Options::default())
     }
 
-    fn attach_by(mem: Pmem, entrance: Option<Entrance<'_>>, options: &Options) -> Result<Heap> {
+    pub(crate) fn attach_by(
+        mem: Pmem,
+        entrance: Option<Entrance<'_>>,
+        options: &Options,
+    ) -> Result<Heap> {
         let core = attach::attach(mem, entrance, options)?;
         Ok(Heap { core, closes: true })
     }
@@ -475,10 +479,15 @@ pub(crate) fn format_span(mem: &Pmem, span: &Span) -> Result<()> {
 }
 
 /// Reads one of the two headers. An error says what is wrong with it.
-fn read_one(mem: &Pmem, page: u64) -> Result<HeaderRaw> {
+pub(crate) fn read_one(mem: &Pmem, page: u64) -> Result<HeaderRaw> {
     let mut bytes = [0; size_of::<HeaderRaw>()];
     mem.copy_out(page, &mut bytes)?;
     let header = HeaderRaw::read_from_bytes(&bytes).map_err(|_| Error::Broken)?;
+    header_of(mem, header, page)
+}
+
+/// A header that was read, if it is one.
+pub(crate) fn header_of(mem: &Pmem, header: HeaderRaw, page: u64) -> Result<HeaderRaw> {
     if header.magic != MAGIC {
         return Err(Error::Foreign {
             found: header.magic,

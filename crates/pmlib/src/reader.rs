@@ -1,9 +1,9 @@
 //! Reading a heap without the right to write: no slot, no lock, no store
 //! (`docs/adr/0066-readers-without-a-slot.md`).
 //!
-//! The run's number is the version under which everything is read. It is looked at before and after;
-//! what was read is believed if it is the same. What makes the volatile area mean something else, or
-//! recovers the heap, advances it first. Under one number a heap is in one of three states:
+//! The run's number is the version under which everything is read. It is looked at before and
+//! after; what was read is believed if it is the same. It is advanced before the heap is recovered,
+//! or the volatile area means something else. Under one number a heap is in one of three states:
 //!
 //! - *At rest*: it was left clean and nobody has come since. Nothing changes, and the volatile area
 //!   is not looked at.

@@ -8,9 +8,11 @@ use pmlib_format::header::NAMES_OFFSET;
 use pmlib_format::named::NAME_BYTES_MAX;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::engine::Core;
 use crate::error::{Error, Result, inside};
 use crate::heap::Heap;
 use crate::pointer::{P, RawP};
+use crate::repair::changes;
 use crate::safe::PmSafe;
 use crate::tx::Tx;
 use crate::view::View;
@@ -23,6 +25,48 @@ fn check(offset: u64, head: &NamedRaw, name: &[u8]) -> u32 {
     let bytes = head.as_bytes();
     let crc = crc32c::crc32c_append(crc, &bytes[..bytes.len() - size_of::<u32>()]);
     crc32c::crc32c_append(crc, name)
+}
+
+/// The entry at `offset` as it stands; `None`: there is none, or it is damaged.
+pub(crate) fn entry_at(core: &Core, offset: u64) -> Option<(NamedRaw, Vec<u8>)> {
+    decoded(offset, &bytes_at(core, offset)?)
+}
+
+/// The bytes in which an entry at `offset` would stand.
+fn bytes_at(core: &Core, offset: u64) -> Option<Vec<u8>> {
+    let size = core.object(offset).ok()?.size();
+    let mut bytes = vec![0; size.min(HEAD_BYTES + NAME_BYTES_MAX) as usize];
+    if offset + size > core.mem.len() {
+        return None;
+    }
+    core.mem.copy_out(offset, &mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// The entry that begins with these bytes.
+fn decoded(offset: u64, bytes: &[u8]) -> Option<(NamedRaw, Vec<u8>)> {
+    let (head, rest) = bytes.split_at_checked(HEAD_BYTES as usize)?;
+    let head = NamedRaw::read_from_bytes(head).ok()?;
+    let name = rest.get(..head.name_bytes as usize)?;
+    let fits = (1..=NAME_BYTES_MAX as usize).contains(&name.len());
+    (fits && head.crc == check(offset, &head, name)).then(|| (head, name.to_vec()))
+}
+
+/// The entry at `offset` of which one byte is another.
+pub(crate) fn mended_entry(core: &Core, offset: u64) -> Option<(NamedRaw, Vec<u8>)> {
+    let mut bytes = bytes_at(core, offset)?;
+    changes(bytes.len()).find_map(|(at, change)| {
+        bytes[at] ^= change;
+        let found = decoded(offset, &bytes);
+        bytes[at] ^= change;
+        found
+    })
+}
+
+/// An entry as it stands at `offset`.
+pub(crate) fn entry_bytes(offset: u64, mut head: NamedRaw, name: &[u8]) -> Vec<u8> {
+    head.crc = check(offset, &head, name);
+    [head.as_bytes(), name].concat()
 }
 
 /// Reads the entry at `offset`.

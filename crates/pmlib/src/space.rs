@@ -138,6 +138,11 @@ impl Space {
         }
     }
 
+    /// Each run of free chunks: first, how many.
+    pub fn free_spans(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.free.iter().map(|(&first, &chunks)| (first, chunks))
+    }
+
     /// Chunks of each run of free ones.
     pub fn free_runs(&self) -> impl Iterator<Item = u64> {
         self.free.values().copied()
@@ -288,7 +293,12 @@ impl Core {
             drop(space);
             let Some(bad) = (first..first + chunks).find(|&chunk| !self.take_one(lane, chunk))
             else {
-                return Some(first);
+                if self.has_space(first, chunks) {
+                    return Some(first);
+                }
+                // Nobody is offered them again before the next look for room.
+                self.set_use(first, chunks, 0);
+                return None;
             };
             self.set_use(first, bad - first, 0);
             let mut space = self.space();
@@ -301,6 +311,12 @@ impl Core {
                 space.wait_for(ticket, Room::Chunks(bad, 1));
             }
         }
+    }
+
+    /// Gives chunks space of the file's, which may have holes there. `false`: its medium has none.
+    fn has_space(&self, first: u64, chunks: u64) -> bool {
+        let (start, bytes) = (first * CHUNK_BYTES, chunks * CHUNK_BYTES);
+        !self.mem.is_sparse() || self.mem.back(start, bytes)
     }
 
     /// Takes one free chunk.

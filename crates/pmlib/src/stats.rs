@@ -43,7 +43,7 @@ impl Heap {
     /// How full it is, by a look at the chunk table.
     ///
     /// # Errors
-    /// Of a heap that is only read: `NeedsRecovery`, `Busy`, `Apart`, `Shorter`.
+    /// `NeedsRecovery`, `Busy`, `Apart`, `Shorter`: of a heap that is only read.
     pub fn stats(&self) -> Result<Stats> {
         // Another process may have made it longer; what can't be reached is not counted.
         let _ = self.core().find_spans();
@@ -88,8 +88,8 @@ impl Heap {
     /// Looks at every chunk and counts every byte. No transaction may go on meanwhile.
     ///
     /// # Errors
-    /// `Damaged`: what the format does not allow. Of a heap that is only read, those of
-    /// [`Heap::stats`].
+    /// `Damaged`: what the format does not allow. A heap that is only read has those of
+    /// [`Heap::stats`] too.
     pub fn check(&self) -> Result<Census> {
         self.core().enter()?;
         self.core().find_spans()?;

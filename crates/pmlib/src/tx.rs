@@ -303,7 +303,7 @@ impl<'h> Tx<'h> {
 
     /// Looks for room that is free and not to be had yet: what freed it is closed, and chunks
     /// without objects become free.
-    fn make_room(&mut self) -> Result<()> {
+    pub(crate) fn make_room(&mut self) -> Result<()> {
         let core = self.core;
         let _window = core.mem.window();
         let mut reserved: Vec<u64> = self.work.plan.all_made().filter_map(chunk_of).collect();

@@ -109,7 +109,7 @@ fn every_damaged_byte_ends_with_an_answer() {
     }
 }
 
-/// The same of a heap that is only read, in a file. What the reader looks at is right, or refused.
+/// The same of a heap that is only read, in a file. The reader is right, or refused.
 #[test]
 fn every_damaged_byte_ends_with_an_answer_to_readers() {
     let (good, root) = made(true);

@@ -6,7 +6,7 @@
 use pmlib::planted::{BUGS, select};
 use yat::explore::{Options, explore};
 use yat::heap::kill::{Finds, What, kill_everywhere, race_everywhere};
-use yat::heap::{containers, killed, recovered, sets, shared};
+use yat::heap::{containers, cut, killed, mended, recovered, sets, shared};
 use yat::program::Program;
 
 /// Which workload finds something, after how many images.
@@ -57,6 +57,10 @@ fn each_is_found() {
             found_by_kill()
         } else if CONTAINERS.iter().any(|word| name.starts_with(word)) {
             found(&containers(), 0)
+        } else if name.starts_with("cut") {
+            found(&cut(), 0)
+        } else if name.starts_with("mended") {
+            found(&mended(), 0)
         } else {
             by_power()
         };

@@ -171,7 +171,7 @@ fn last_part(view: &View<'_>, raw: &LogRaw, at: RawP) -> Result<Option<Part>> {
     }
 }
 
-/// Looks where the last segment's records end, as one who only reads and can't have its mark say so.
+/// Looks where the last segment's records end, as one who only reads: its mark can't say so.
 fn seen_part(view: &View<'_>, segment: Segment, at: RawP) -> Result<Part> {
     let (reader, look) = view.reader().ok_or(Error::Broken)?;
     if let Look::Rest(run) = look

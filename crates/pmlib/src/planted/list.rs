@@ -73,6 +73,10 @@ bugs! {
         "a log's record is one if it has a length";
     "bug-segment-hashed",
         "recovery compares a log's segment with what it was when it was made";
+    "bug-cut-before-lengths",
+        "what a heap is to lose is gone before its length says so";
+    "bug-mended-unflushed",
+        "what a repair has mended is not written back";
     "bug-queue-front-before-record",
         "a queue's front is stored in place before the record is durable";
     "bug-map-count-before-record",

@@ -10,9 +10,11 @@
 pub mod kept;
 mod kept_sets;
 pub mod kill;
+mod mended;
 mod sets;
 
 pub use kept_sets::{containers, reopened};
+pub use mended::{Repairs, cut, mended};
 pub use sets::{killed, recovered, sets, shared, shared_recovered};
 
 use crate::program::{Moment, Program, accepts_equal};

@@ -168,7 +168,8 @@ impl Drop for Kept {
         plan.clear();
         change.clear();
         locks.clear();
-        WORK.set(self.work.take());
+        // A thread that ends keeps nothing, and may have lost the place for it.
+        let _ = WORK.try_with(|place| place.set(self.work.take()));
     }
 }
 

@@ -12,6 +12,9 @@
 //!   place. It has the run's number: no later run believes it.
 //! - A mark is *busy* while a record is being added. It stays so if that breaks off, and then says
 //!   less than is there; who finds it with the log's lock in hand looks at the bytes.
+//! - A reader without the lock that finds a busy mark looks whether a whole record stands behind
+//!   what it says. If so it waits for the lock: what else that record's transaction has changed may
+//!   have been seen.
 
 use pmlib_format::WORD_BYTES;
 use pmlib_format::header::RUN_OFFSET;
@@ -29,6 +32,9 @@ pub(crate) enum Mark {
     /// Nobody has looked in this run, or an addition broke off.
     Unknown,
     Filled(u64),
+    /// So far at least. The container is locked: more is being added, by its holder or, before
+    /// that one, by one that died when it was in place and not yet told of.
+    Busy(u64),
 }
 
 impl Core {
@@ -61,7 +67,8 @@ impl View<'_> {
         match core.mark_of(core.mem.load_cached(place)) {
             None => Mark::Unknown,
             Some((_, true)) if !core.is_locked(key.0) => Mark::Unknown,
-            Some((filled, _)) => Mark::Filled(filled),
+            Some((filled, true)) => Mark::Busy(filled),
+            Some((filled, false)) => Mark::Filled(filled),
         }
     }
 
@@ -187,4 +194,42 @@ pub(crate) struct Found {
     pub last: (u64, u64),
     /// Bytes behind it that are not 0.
     pub rest: Option<(u64, u64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::containers::PLog;
+    use crate::{Heap, Options};
+    use pmlib_format::container::{LogRaw, SegmentRaw};
+    use std::mem::offset_of;
+
+    /// Goal: a record of a transaction that is in place is not passed over while the mark is still
+    /// busy. Method: the mark as a process leaves it that is killed right after its commit, and
+    /// another one that has the log's lock by now: a reader asks for the lock, which its own
+    /// thread has here.
+    #[test]
+    fn a_busy_mark_with_a_record_behind_it_is_not_believed() {
+        let heap = Heap::private(1 << 20, &Options::default()).unwrap();
+        let log = heap.root::<PLog>("log").unwrap();
+        heap.at(log).append(b"first").unwrap();
+        let RawP(head) = log.into();
+        let core = heap.core();
+        let segment = core.mem.load(head + offset_of!(LogRaw, last) as u64);
+        let mark = segment + offset_of!(SegmentRaw, mark) as u64;
+        let before = heap.at(log).end().unwrap();
+        let mut holder = heap.begin_on(1);
+        holder.lock(log).unwrap();
+        holder.set_mark_busy(mark, before);
+        assert_eq!(heap.at_on(0, log).end().unwrap(), before);
+        drop(holder);
+        heap.at(log).append(b"second").unwrap();
+        let mut holder = heap.begin_on(1);
+        holder.lock(log).unwrap();
+        holder.set_mark_busy(mark, before);
+        let end = heap.at_on(0, log).end();
+        assert!(matches!(end, Err(Error::Deadlock)), "{end:?}");
+        drop(holder);
+        assert_eq!(heap.at(log).end().unwrap(), 2 * before);
+    }
 }

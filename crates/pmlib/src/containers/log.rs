@@ -166,8 +166,18 @@ fn last_part(view: &View<'_>, raw: &LogRaw, at: RawP) -> Result<Option<Part>> {
     match view.mark(segment.mark(), at) {
         Mark::Unknown if view.reader().is_some() => seen_part(view, segment, at).map(Some),
         Mark::Unknown => Ok(None),
-        Mark::Filled(filled) if filled > segment.room => damaged(SEGMENT, RawP(segment.offset)),
+        Mark::Filled(filled) | Mark::Busy(filled) if filled > segment.room => {
+            damaged(SEGMENT, RawP(segment.offset))
+        }
         Mark::Filled(filled) => Ok(Some(Part { segment, filled })),
+        Mark::Busy(filled) => {
+            let all = Part {
+                segment,
+                filled: segment.room,
+            };
+            let is_more = record(view, &all, filled)?.is_some();
+            Ok((!is_more).then_some(Part { segment, filled }))
+        }
     }
 }
 

@@ -1,21 +1,21 @@
 //! Goal: a process killed at any store harms none of those that share its heap: what it did is
 //! wholly done or wholly undone, what it held is free, no room is lost, and what others saw
 //! survives power. Method: the kill model, exhaustive over stores, flushes and fences, of
-//! transactions, of attaching, of leaving, and of a rescue. One call in four (`YAT_HEAP_ONE_IN`) is
+//! transactions, of containers' calls, of attaching, of leaving, and of a rescue. One call in four (`YAT_HEAP_ONE_IN`) is
 //! tried, another part each day (`YAT_SEED`).
 
 use yat::campaign::{number, seed_of_the_day};
-use yat::heap::kill::{Finds, Kills, What, kill_everywhere, race_everywhere};
-use yat::heap::{Heaps, killed};
+use yat::heap::kill::{Finds, Kills, OnHeap, What, kill_everywhere, race_everywhere};
+use yat::heap::{containers_killed, killed};
 use yat::program::Program;
 
-fn all(what: impl Fn(&Heaps) -> Vec<What>, finds: Finds) -> Kills {
+fn all<P: OnHeap>(programs: &[P], what: impl Fn(&P) -> Vec<What>, finds: Finds) -> Kills {
     let only = std::env::var("YAT_ONLY").unwrap_or_default();
     let one_in = number("YAT_HEAP_ONE_IN", 4);
     let mut call = seed_of_the_day();
     let mut total = Kills::default();
-    for program in killed() {
-        for what in what(&program) {
+    for program in programs {
+        for what in what(program) {
             call += 1;
             if !call.is_multiple_of(one_in) {
                 continue;
@@ -24,7 +24,7 @@ fn all(what: impl Fn(&Heaps) -> Vec<What>, finds: Finds) -> Kills {
                 continue;
             }
             let kills =
-                kill_everywhere(&program, what, finds).unwrap_or_else(|text| panic!("{text}"));
+                kill_everywhere(program, what, finds).unwrap_or_else(|text| panic!("{text}"));
             println!("{kills:?}: {what:?} of {}", program.name());
             total += kills;
         }
@@ -33,19 +33,31 @@ fn all(what: impl Fn(&Heaps) -> Vec<What>, finds: Finds) -> Kills {
     total
 }
 
-fn steps(program: &Heaps) -> Vec<What> {
+fn steps(program: &impl OnHeap) -> Vec<What> {
     (0..program.steps()).map(What::Step).collect()
 }
 
 #[test]
 fn transactions_are_killed() {
-    let kills = all(steps, Finds::Looking);
+    let kills = all(&killed(), steps, Finds::Looking);
+    assert!(kills.undone > 0 && kills.undone < kills.kills);
+}
+
+/// Calls of containers: with a new segment and without, alone and in transactions.
+#[test]
+fn calls_of_containers_are_killed() {
+    let kills = all(&containers_killed(), steps, Finds::Looking);
     assert!(kills.undone > 0 && kills.undone < kills.kills);
 }
 
 #[test]
+fn who_needs_a_container_of_the_dead_cleans_up() {
+    all(&containers_killed(), steps, Finds::Waiting);
+}
+
+#[test]
 fn who_needs_what_the_dead_held_cleans_up() {
-    all(steps, Finds::Waiting);
+    all(&killed(), steps, Finds::Waiting);
 }
 
 /// The cleaner after a dead one is killed too, at each of its stores; of three places where the

@@ -4,6 +4,8 @@
 //! transaction, on a lane of its choice. The state that is seen is what the containers hold, and
 //! how many objects the heap has, so that none is lost.
 
+use super::kill::{APART, APART_BYTES, BESIDE, OnHeap, touch_beside};
+use super::{SLOTS, set};
 use crate::program::{Moment, Program, accepts_equal};
 use pmem::Pmem;
 use pmem::record::Observer;
@@ -348,5 +350,93 @@ impl Program for Kept {
 
     fn detach(&self, heap: Heap) -> Option<Pmem> {
         Some(heap.into_memory())
+    }
+}
+
+/// The number of what the survivor of a kill adds.
+const TOUCHED: u64 = 9;
+
+impl OnHeap for Kept {
+    fn options(&self) -> Options {
+        Options {
+            max: HEAP_BYTES,
+            ..Kept::options()
+        }
+    }
+
+    fn running(heap: Heap) -> Heap {
+        heap
+    }
+
+    fn heap(running: &Heap) -> &Heap {
+        running
+    }
+
+    fn into_heap(running: Heap) -> Heap {
+        running
+    }
+
+    fn make_beside(&self, heap: &mut Heap) -> Result<(), Error> {
+        let mut tx = heap.begin_on(0);
+        let directory = tx.alloc(SLOTS * 8)?;
+        for (slot, bytes) in [(APART, APART_BYTES), (BESIDE, 64)] {
+            let object = tx.alloc(bytes)?;
+            set(&mut tx, directory, slot * 8, object)?;
+        }
+        tx.set_root(directory)?;
+        heap.commit(tx)
+    }
+
+    fn look(heap: &Heap) -> Result<Seen, Error> {
+        look(heap)
+    }
+
+    fn check_all(heap: &Heap) -> Result<(), String> {
+        let census = heap.check().map_err(text)?;
+        let all = census.own_bytes + census.free_bytes + census.object_bytes + census.spare_bytes;
+        let rest = heap.size() - all;
+        if rest != 0 {
+            return Err(format!("{rest} bytes are nothing"));
+        }
+        Ok(())
+    }
+
+    /// Each container takes something more, and the vector in a transaction with another object.
+    fn touch(heap: &Heap) -> Result<(), Error> {
+        let places = Places::of(heap)?;
+        heap.at(places.log).append(&[TOUCHED as u8; 8])?;
+        heap.at(places.jobs).push(TOUCHED)?;
+        heap.at(places.text).push_str("t")?;
+        heap.at(places.words).push(TOUCHED)?;
+        touch_beside(heap)
+    }
+
+    fn is_same(seen: &Seen, expected: &Seen, touched: bool) -> bool {
+        if !touched {
+            return seen == expected;
+        }
+        let mut expected = expected.clone();
+        expected.words.extend([TOUCHED; 2]);
+        expected.text.push_str("tt");
+        expected.first_job.get_or_insert(TOUCHED);
+        expected.jobs += 2;
+        let last = seen.log.len().saturating_sub(2);
+        let (old, new) = seen.log.split_at(last);
+        let added = new.iter().all(|(_, bytes)| **bytes == [TOUCHED as u8; 8]);
+        let is_log = old == expected.log && added && new.len() == 2;
+        // Segments that it has made are objects.
+        (
+            &seen.words,
+            &seen.text,
+            &seen.ring,
+            seen.first_job,
+            seen.jobs,
+        ) == (
+            &expected.words,
+            &expected.text,
+            &expected.ring,
+            expected.first_job,
+            expected.jobs,
+        ) && is_log
     }
 }

@@ -234,3 +234,47 @@ pub fn reopened() -> Vec<Kept> {
         ],
     )
 }
+
+/// Workloads of containers each of whose calls is killed at each of its stores: on lane 0.
+#[must_use]
+pub fn containers_killed() -> Vec<Kept> {
+    let begun = [Alone(0, Append(8)), Alone(0, Put), Alone(0, Put)];
+    let mut sets = all(
+        &begun,
+        &[
+            // Into a new segment, into one that is there; the way back.
+            vec![Alone(0, Push(1)), Alone(0, Push(1)), Alone(0, Pop)],
+            vec![Alone(0, Push(9)), Alone(0, Set(8)), Alone(0, Truncate(3))],
+            // In the head, in an object, in another one, and back.
+            vec![Alone(0, Text(5)), Alone(0, AddText(11)), Alone(0, Text(40))],
+            vec![Alone(0, Text(20)), Alone(0, Text(3))],
+            // Without a record of the lane, and in one.
+            vec![Alone(0, Append(16)), Tx(0, vec![Append(8), Push(1)])],
+            vec![Alone(0, Append(8)), Alone(0, Trim(1)), Alone(0, ClearLog)],
+            vec![Alone(0, Put), Alone(0, Take), Alone(0, Take)],
+            vec![Tx(0, vec![Put, Take, Push(1), Append(8), Text(20)])],
+            vec![Alone(0, Root(1))],
+        ],
+    );
+    // The next record, or value, needs a segment; segments go.
+    let full = [Alone(0, Append(80)), Alone(0, Append(56))];
+    sets.extend(all(
+        &full,
+        &[
+            vec![Alone(0, Append(16)), Alone(0, Append(8)), Alone(0, Trim(3))],
+            vec![Tx(0, vec![Append(16), Trim(2)])],
+        ],
+    ));
+    let queue = [0; 8].map(|_| Alone(0, Put));
+    let takes = Tx(0, vec![Take; 8]);
+    sets.extend(all(&queue, &[vec![Alone(0, Put), takes, Alone(0, Take)]]));
+    let ring = [0; 3].map(|_| Alone(0, AppendRing(120)));
+    sets.extend(all(&ring, &[vec![Alone(0, AppendRing(120))]]));
+    // 504 words fill the segments that the head leads to.
+    let vector = [Alone(0, Push(504))];
+    sets.extend(all(
+        &vector,
+        &[vec![Alone(0, Push(1)), Alone(0, Truncate(1))]],
+    ));
+    sets
+}

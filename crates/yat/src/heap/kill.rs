@@ -4,7 +4,7 @@
 //! still be there. No place and no chunk may stay taken.
 
 use super::{Act, Attached, HEAP_BYTES, Heaps, MEMORY_BYTES, SLOTS, Seen, Step};
-use super::{check, file_for, look, set, text, word};
+use super::{file_for, set, text, word};
 use crate::kill::{Killer, OFF};
 use crate::memory::Pending;
 use crate::program::Program;
@@ -15,6 +15,7 @@ use crate::trace::{Place, Recorder};
 use pmem::record::{Observer, StoreKind, Verdict};
 use pmem::{MapOptions, Pmem};
 use pmlib::{Error, Heap, Options};
+use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,8 +25,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The third one's objects: chunks of its own, and one beside the others'.
-const APART: u64 = 6;
-const BESIDE: u64 = 7;
+pub(super) const APART: u64 = 6;
+pub(super) const BESIDE: u64 = 7;
+/// Bytes of the former.
+pub(super) const APART_BYTES: u64 = 70_000;
 /// The word that it stores in one of them.
 const MARK: u64 = 0x3333;
 /// The greater of the words that stood there.
@@ -56,7 +59,103 @@ pub enum Finds {
     Waiting,
 }
 
-fn options(program: &Heaps) -> Options {
+/// A program on a heap in a file, whose calls are killed. The heap's root is a directory with
+/// objects of the third one.
+pub trait OnHeap: Program<Visible: Debug + PartialEq> {
+    /// Its heap's; the bytes that it may grow to are its file's.
+    fn options(&self) -> Options;
+
+    /// An attachment to its heap.
+    fn running(heap: Heap) -> Self::Running;
+
+    /// The heap of an attachment.
+    fn heap(running: &Self::Running) -> &Heap;
+
+    /// The heap back, with nothing closed.
+    fn into_heap(running: Self::Running) -> Heap;
+
+    /// Makes the third one's objects.
+    ///
+    /// # Errors
+    /// The heap's.
+    fn make_beside(&self, running: &mut Self::Running) -> Result<(), Error>;
+
+    /// The state that can be seen.
+    ///
+    /// # Errors
+    /// The heap's.
+    fn look(heap: &Heap) -> Result<Self::Visible, Error>;
+
+    /// Whether all of the heap is accounted for.
+    ///
+    /// # Errors
+    /// The difference, in words.
+    fn check_all(heap: &Heap) -> Result<(), String>;
+
+    /// Needs what most calls hold.
+    ///
+    /// # Errors
+    /// The heap's.
+    fn touch(heap: &Heap) -> Result<(), Error> {
+        touch_beside(heap)
+    }
+
+    /// Whether a state is the expected one, but for what the third one did, and, if it was
+    /// `touched`, the survivor.
+    fn is_same(seen: &Self::Visible, expected: &Self::Visible, touched: bool) -> bool;
+}
+
+impl OnHeap for Heaps {
+    fn options(&self) -> Options {
+        Heaps::options(self)
+    }
+
+    fn running(heap: Heap) -> Attached {
+        Attached { heap, second: None }
+    }
+
+    fn heap(running: &Attached) -> &Heap {
+        &running.heap
+    }
+
+    fn into_heap(running: Attached) -> Heap {
+        running.heap
+    }
+
+    fn make_beside(&self, running: &mut Attached) -> Result<(), Error> {
+        let acts = [Act::Make(APART, APART_BYTES), Act::Make(BESIDE, 64)];
+        self.run(running, &Step::One(0, acts.to_vec()), 0)
+    }
+
+    fn look(heap: &Heap) -> Result<Seen, Error> {
+        super::look(heap)
+    }
+
+    fn check_all(heap: &Heap) -> Result<(), String> {
+        super::check(heap)
+    }
+
+    fn is_same(seen: &Seen, expected: &Seen, touched: bool) -> bool {
+        let mut expected = expected.clone();
+        if let (true, Some(words)) = (touched, &mut expected[BESIDE as usize]) {
+            words[1] += 2;
+        }
+        same(seen, &expected)
+    }
+}
+
+/// Adds one to a word that nobody else changes, in a chunk that most need.
+pub(super) fn touch_beside(heap: &Heap) -> Result<(), Error> {
+    let directory = heap.root_offset()?;
+    // The dead one may have any lane.
+    heap.tx(|tx| {
+        let object = word(tx, directory, BESIDE * 8)?;
+        let value = word(tx, object, 8)?;
+        set(tx, object, 8, value + 1)
+    })
+}
+
+fn options(program: &impl OnHeap) -> Options {
     Options {
         lanes: 4,
         ..program.options()
@@ -143,15 +242,15 @@ impl Drop for Third {
 }
 
 /// A heap in a file, and the one who survives.
-struct Arena<'a> {
-    program: &'a Heaps,
+struct Arena<'a, P: OnHeap> {
+    program: &'a P,
     path: PathBuf,
     other: Heap,
     survivor: Arc<Survivor>,
     third: Third,
 }
 
-impl Drop for Arena<'_> {
+impl<P: OnHeap> Drop for Arena<'_, P> {
     fn drop(&mut self) {
         if let Some(dir) = self.path.parent() {
             let _ = std::fs::remove_dir_all(dir);
@@ -159,8 +258,8 @@ impl Drop for Arena<'_> {
     }
 }
 
-impl<'a> Arena<'a> {
-    fn new(program: &'a Heaps, variant: u64) -> Result<Arena<'a>, String> {
+impl<'a, P: OnHeap> Arena<'a, P> {
+    fn new(program: &'a P, variant: u64) -> Result<Arena<'a, P>, String> {
         let options = options(program);
         let mem = file_for(MEMORY_BYTES)?;
         mem.poke(0, &vec![0xdb; MEMORY_BYTES as usize]);
@@ -172,21 +271,15 @@ impl<'a> Arena<'a> {
         });
         drop(mem);
         let open = || Heap::open_observed(&path, &options, survivor.clone());
-        let mut both = Attached {
-            heap: open().map_err(text)?,
-            second: None,
-        };
-        program.prepare(&mut both)?;
-        let acts = [Act::Make(APART, 70_000), Act::Make(BESIDE, 64)];
-        program
-            .run(&mut both, &Step::One(0, acts.to_vec()), 0)
-            .map_err(text)?;
+        let mut running = P::running(open().map_err(text)?);
+        program.prepare(&mut running)?;
+        program.make_beside(&mut running).map_err(text)?;
         let third = Third::begin(&path, &options, variant, survivor.recorder.beside(2));
         *survivor.release.lock().expect("nobody has it") = Some(Release(third.go.clone()));
         Ok(Arena {
             program,
             path,
-            other: both.heap,
+            other: P::into_heap(running),
             survivor,
             third,
         })
@@ -201,9 +294,9 @@ impl<'a> Arena<'a> {
         })
     }
 
-    fn attach(&self, observer: Arc<dyn Observer>) -> Result<Attached, Error> {
-        let heap = Heap::open_observed(&self.path, &options(self.program), observer)?;
-        Ok(Attached { heap, second: None })
+    fn attach(&self, observer: Arc<dyn Observer>) -> Result<P::Running, String> {
+        let heap = Heap::open_observed(&self.path, &options(self.program), observer);
+        Ok(P::running(heap.map_err(text)?))
     }
 
     /// Kills a process before the n-th store of `call`; `false`: that came to its end before.
@@ -211,7 +304,7 @@ impl<'a> Arena<'a> {
         &self,
         killer: &Killer,
         stores: u64,
-        call: impl FnOnce() -> Result<(), Error>,
+        call: impl FnOnce() -> Result<(), String>,
     ) -> Result<bool, String> {
         killer.recorder.start();
         killer.left.store(stores, Ordering::Relaxed);
@@ -219,7 +312,7 @@ impl<'a> Arena<'a> {
         match answer {
             Ok(answer) => {
                 killer.left.store(OFF, Ordering::Relaxed);
-                answer.map_err(text)?;
+                answer?;
                 Ok(false)
             }
             Err(payload) if payload.is::<Killed>() => Ok(true),
@@ -228,7 +321,7 @@ impl<'a> Arena<'a> {
     }
 
     /// Steps before the one in question.
-    fn run_to(&self, victim: &mut Attached, steps: usize) -> Result<(), String> {
+    fn run_to(&self, victim: &mut P::Running, steps: usize) -> Result<(), String> {
         for step in 0..steps {
             self.program.step(victim, step)?;
         }
@@ -248,59 +341,44 @@ impl<'a> Arena<'a> {
             What::Attach => {
                 let pending = begin();
                 let attach = || {
-                    let attached = self.attach(observer())?;
-                    drop(attached.heap.into_memory());
+                    forget::<P>(self.attach(observer())?);
                     Ok(())
                 };
                 (pending, self.killed(&killer, stores, attach)?)
             }
             What::Step(step) => {
-                let mut victim = self.attach(observer()).map_err(text)?;
+                let mut victim = self.attach(observer())?;
                 self.run_to(&mut victim, step)?;
                 let pending = begin();
-                let run = || {
-                    let step = (&self.program.steps[step], step as u64 + 1);
-                    self.program.run(&mut victim, step.0, step.1)
-                };
+                let run = || self.program.step(&mut victim, step);
                 let is_dead = self.killed(&killer, stores, run)?;
-                drop(victim.heap.into_memory());
+                forget::<P>(victim);
                 (pending, is_dead)
             }
             What::Leave => {
-                let mut victim = self.attach(observer()).map_err(text)?;
-                self.run_to(&mut victim, self.program.steps.len())?;
+                let mut victim = self.attach(observer())?;
+                self.run_to(&mut victim, self.program.steps())?;
                 let pending = begin();
-                let is_dead = self.killed(&killer, stores, || victim.heap.leave())?;
-                // A dead process has no destructors, which would leave once more.
-                drop(victim.heap.into_memory());
+                let leave = || P::heap(&victim).leave().map_err(text);
+                let is_dead = self.killed(&killer, stores, leave)?;
+                forget::<P>(victim);
                 (pending, is_dead)
             }
             What::Rescue(first) => {
-                let mut victim = self.attach(observer()).map_err(text)?;
+                let mut victim = self.attach(observer())?;
                 let second = self.victim();
-                let rescuer = self.attach(second.clone()).map_err(text)?;
+                let rescuer = self.attach(second.clone())?;
                 let pending = begin();
-                let run = || self.program.run(&mut victim, &self.program.steps[0], 1);
+                let run = || self.program.step(&mut victim, 0);
                 let is_first_dead = self.killed(&killer, first, run)?;
-                drop(victim.heap.into_memory());
-                let rescue = || rescuer.heap.recover_dead().map(drop);
+                forget::<P>(victim);
+                let rescue = || P::heap(&rescuer).recover_dead().map(drop).map_err(text);
                 let is_dead = self.killed(&second, stores, rescue)?;
-                drop(rescuer.heap.into_memory());
+                forget::<P>(rescuer);
                 (pending, is_first_dead && is_dead)
             }
         };
         Ok(is_dead.then_some(pending))
-    }
-
-    /// Adds one to a word that nobody else changes, in a chunk that most need.
-    fn touch(&self) -> Result<(), Error> {
-        let directory = self.other.root_offset()?;
-        // The dead one may have any lane.
-        self.other.tx(|tx| {
-            let object = word(tx, directory, BESIDE * 8)?;
-            let value = word(tx, object, 8)?;
-            set(tx, object, 8, value + 1)
-        })
     }
 
     /// Cleans up, lets the third one go on, and judges what is there; answers whether what the dead
@@ -310,48 +388,43 @@ impl<'a> Arena<'a> {
         what: What,
         finds: Finds,
         mut pending: Pending,
-        history: &[Seen],
+        history: &[P::Visible],
     ) -> Result<bool, String> {
         if finds == Finds::Waiting {
             for _ in 0..2 {
-                self.touch().map_err(text)?;
+                P::touch(&self.other).map_err(text)?;
             }
         }
         self.other.recover_dead().map_err(text)?;
         self.third.end()?;
+        P::check_all(&self.other)?;
+        let seen = P::look(&self.other).map_err(text)?;
+        // Whoever looks for a log's end makes it durable before it is seen.
         let trace = self.survivor.recorder.stop();
         for event in &trace.events {
             pending.apply(&trace, event);
         }
-        check(&self.other)?;
-        let seen = look(&self.other).map_err(text)?;
         let allowed = match what {
             What::Step(step) => &history[step..step + 2],
             What::Attach => &history[..1],
             What::Leave => &history[history.len() - 1..],
             What::Rescue(_) => &history[..2],
         };
-        let is = |state: &Seen| {
-            let mut expected = state.clone();
-            if let (Finds::Waiting, Some(words)) = (finds, &mut expected[BESIDE as usize]) {
-                words[1] += 2;
-            }
-            same(&seen, &expected)
-        };
+        let is = |state: &P::Visible| P::is_same(&seen, state, finds == Finds::Waiting);
         if !allowed.iter().any(is) {
             return Err(format!("seen: {seen:?}\nallowed: {allowed:?}"));
         }
         let durable = attached(&pending.durable).map_err(|text| format!("power loss: {text}"))?;
-        check(&durable).map_err(|text| format!("power loss: {text}"))?;
-        let after = look(&durable).map_err(text)?;
+        P::check_all(&durable).map_err(|text| format!("power loss: {text}"))?;
+        let after = P::look(&durable).map_err(text)?;
         if after != seen {
             return Err(format!("then power loss: {after:?}, before it: {seen:?}"));
         }
         // The same if nothing is lost but the processes. All that is volatile is made anew then,
         // and there is no more room.
         let anew = attached(&image(&self.path)).map_err(|text| format!("all dead: {text}"))?;
-        check(&anew).map_err(|text| format!("all dead: {text}"))?;
-        let after = look(&anew).map_err(text)?;
+        P::check_all(&anew).map_err(|text| format!("all dead: {text}"))?;
+        let after = P::look(&anew).map_err(text)?;
         if after != seen {
             return Err(format!("then all die: {after:?}, before it: {seen:?}"));
         }
@@ -413,16 +486,21 @@ fn fill(heap: &Heap) -> Result<Vec<u64>, String> {
 }
 
 /// The states before the first step, after it, ..., with the third one's transaction.
-fn history(program: &Heaps) -> Result<Vec<Seen>, String> {
+fn history<P: OnHeap>(program: &P) -> Result<Vec<P::Visible>, String> {
     let mut arena = Arena::new(program, 0)?;
     arena.third.end()?;
-    let mut seen = vec![look(&arena.other).map_err(text)?];
-    let mut victim = arena.attach(arena.victim()).map_err(text)?;
+    let mut seen = vec![P::look(&arena.other).map_err(text)?];
+    let mut victim = arena.attach(arena.victim())?;
     for step in 0..program.steps() {
         program.step(&mut victim, step)?;
-        seen.push(look(&arena.other).map_err(text)?);
+        seen.push(P::look(&arena.other).map_err(text)?);
     }
     Ok(seen)
+}
+
+/// Ends an attachment as a kill does: a dead process has no destructors, which would leave.
+fn forget<P: OnHeap>(running: P::Running) {
+    drop(P::into_heap(running).into_memory());
 }
 
 /// Counts of kills.
@@ -446,7 +524,7 @@ impl std::ops::AddAssign for Kills {
 ///
 /// # Errors
 /// The first violation.
-pub fn kill_everywhere(program: &Heaps, what: What, finds: Finds) -> Result<Kills, String> {
+pub fn kill_everywhere<P: OnHeap>(program: &P, what: What, finds: Finds) -> Result<Kills, String> {
     let name = format!("{}: {what:?}, {finds:?}", program.name());
     let history = history(program).map_err(|text| format!("{name}: {text}"))?;
     let mut kills = Kills::default();
@@ -544,7 +622,7 @@ fn race(program: &Heaps, stores: u64) -> Result<bool, String> {
         go: go.clone(),
         told: Mutex::new(told),
     });
-    let survivor = arena.attach(trigger.clone()).map_err(text)?;
+    let survivor = arena.attach(trigger.clone())?;
     let (path, options) = (arena.path.clone(), options(program));
     let racer = std::thread::spawn(move || racer(&path, &options, may_go, tell));
     let _ = trigger.told.lock().expect("one thread").recv();
@@ -556,8 +634,8 @@ fn race(program: &Heaps, stores: u64) -> Result<bool, String> {
     let raced = racer.join().map_err(|_| "the other one panicked")?;
     recovered?;
     raced.map_err(text)?;
-    check(&survivor.heap)?;
-    let seen = look(&survivor.heap).map_err(text)?;
+    super::check(&survivor.heap)?;
+    let seen = super::look(&survivor.heap).map_err(text)?;
     let last = seen[1].as_ref().map(|words| words[0]);
     if last != Some(MARK) {
         return Err(format!("a transaction that came last is gone: {last:?}"));

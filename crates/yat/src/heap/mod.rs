@@ -13,7 +13,7 @@ pub mod kill;
 mod mended;
 mod sets;
 
-pub use kept_sets::{containers, reopened};
+pub use kept_sets::{containers, containers_killed, reopened};
 pub use mended::{Repairs, cut, mended};
 pub use sets::{killed, recovered, sets, shared, shared_recovered};
 

@@ -22,6 +22,7 @@ pub mod files;
 pub mod fuzz;
 pub mod heap;
 pub mod kill;
+pub mod linear;
 pub mod lines;
 pub mod making;
 pub mod memory;

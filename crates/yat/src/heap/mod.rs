@@ -7,10 +7,12 @@
 //! Two processes that share a heap are two attachments to one file, in one thread: each is a CPU of
 //! its own.
 
+pub mod histories;
 pub mod kept;
 mod kept_sets;
 pub mod kill;
 mod mended;
+mod schedule;
 mod sets;
 
 pub use kept_sets::{containers, containers_killed, reopened};

@@ -336,6 +336,16 @@ impl Heap {
         let span = Spans::new(header).get(0);
         Places::of(&header).shared..span.lines().end
     }
+
+    /// Where a lane begins, its lines in the volatile area, and a chunk's line, of a heap of one
+    /// span. For checkers, which name what they see.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn places(mem: &Pmem, lane: u32, chunk: u64) -> Option<[u64; 3]> {
+        let header = read_header(mem).ok()?;
+        let (places, span) = (Places::of(&header), Spans::new(header).get(0));
+        Some([places.lane(lane), places.lane_line(lane), span.line(chunk)])
+    }
 }
 
 impl Drop for Heap {

@@ -1,0 +1,622 @@
+//! Goal: the words by which processes of a heap tell each other what is in place, what is durable
+//! and how far a log is filled say so in every order that the memory allows. Method: models of
+//! these words on loom's memory, with the loads and stores of the code in its order; for each, the
+//! same with one step wrong, which loom has to find. The mapped memory itself can't be loom's: so
+//! the steps of a commit and of an append that the models do are compared with those that the
+//! recorder sees of real ones (and `heap_histories.rs` has the real code in many orders).
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+use loom::thread;
+use pmem::Pmem;
+use pmem::record::{Observer, StoreKind, Verdict};
+use pmlib::containers::PLog;
+use pmlib::{Heap, Options, RawP};
+use pmlib_format::CHUNK_BYTES;
+use pmlib_format::chunk::{OWNER_OFFSET, PENDING_OFFSET, SEQUENCE_OFFSET};
+use pmlib_format::container::{LogRaw, SEGMENT_BYTES, SEGMENT_HEAD_BYTES, SegmentRaw};
+use pmlib_format::lane::{
+    CLOSED_OFFSET, DONE_OFFSET, HEAD_OFFSET, LANE_BYTES, LAST_OFFSET, LAST_RECORD_OFFSET,
+    RING_OFFSET, SETTLED_OFFSET,
+};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64 as AtomicU64Std;
+
+/// One step of a commit that others see, in lane 0; it changes a word in each of two chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// What the lane's last record has stored is flushed.
+    FlushOwed,
+    /// The record is stored.
+    Record,
+    Fence,
+    /// The lane's words.
+    Closed,
+    LastRecord,
+    Settled,
+    Head,
+    Done,
+    Last,
+    /// A chunk's sequence becomes odd, and even again.
+    Odd(usize),
+    Even(usize),
+    /// A word in place.
+    Home(usize),
+    Pending(usize),
+    Unlock(usize),
+}
+
+/// A commit from when its chunks are locked, of a lane that has done another one before.
+const COMMIT: [Step; 19] = [
+    Step::FlushOwed,
+    Step::Record,
+    Step::Fence,
+    Step::Closed,
+    Step::LastRecord,
+    Step::Settled,
+    Step::Head,
+    Step::Done,
+    Step::Odd(0),
+    Step::Odd(1),
+    Step::Home(0),
+    Step::Home(1),
+    Step::Last,
+    Step::Even(0),
+    Step::Pending(0),
+    Step::Even(1),
+    Step::Pending(1),
+    Step::Unlock(0),
+    Step::Unlock(1),
+];
+
+/// The same, but for one step that comes right before another one.
+fn with(moved: Step, before: Step) -> Vec<Step> {
+    let mut steps: Vec<Step> = COMMIT.into_iter().filter(|&step| step != moved).collect();
+    let at = steps.iter().position(|&step| step == before);
+    steps.insert(at.expect("it is one of them"), moved);
+    steps
+}
+
+fn without(left_out: Step) -> Vec<Step> {
+    COMMIT
+        .into_iter()
+        .filter(|&step| step != left_out)
+        .collect()
+}
+
+/// Every order. The thread that is spawned is the one that looks: loom begins with the other one.
+fn every_order(model: impl Fn() + Sync + Send + 'static) {
+    loom::model::Builder::new().check(model);
+}
+
+/// Whether loom finds something wrong.
+fn is_found(model: impl Fn() + Sync + Send + 'static) -> bool {
+    catch_unwind(AssertUnwindSafe(|| every_order(model))).is_err()
+}
+
+// ---- The steps of the code, as the recorder sees them.
+
+/// One thing that is done to a heap.
+#[derive(Clone, Copy)]
+enum Done<'a> {
+    /// A store at an offset.
+    Store(u64, &'a [u8]),
+    /// The write-back of a line.
+    Flush(u64),
+    Fence,
+}
+
+/// Notes the steps that have a name.
+struct Namer<S> {
+    name: Box<dyn Fn(Done<'_>) -> Option<S> + Send + Sync>,
+    steps: Mutex<Vec<S>>,
+}
+
+impl<S: PartialEq> Namer<S> {
+    fn note(&self, done: Done<'_>) {
+        let mut steps = self.steps.lock().expect("one thread");
+        // Lines of one record, or of one flush, are one step.
+        if let Some(step) = (self.name)(done).filter(|step| steps.last() != Some(step)) {
+            steps.push(step);
+        }
+    }
+}
+
+impl<S: PartialEq + Send> Observer for Namer<S> {
+    fn store(&self, _: &Pmem, off: u64, bytes: &[u8], _: StoreKind, _: At) -> Verdict {
+        self.note(Done::Store(off, bytes));
+        Verdict::Do
+    }
+
+    fn flush(&self, _: &Pmem, line: u64, _: (u64, u64), _: At) {
+        self.note(Done::Flush(line));
+    }
+
+    fn fence(&self, _: &Pmem, _: At) {
+        self.note(Done::Fence);
+    }
+}
+
+type At = &'static Location<'static>;
+
+fn heap() -> Heap {
+    let options = Options {
+        lanes: 2,
+        seed: 7,
+        ..Options::default()
+    };
+    Heap::private(1 << 20, &options).expect("a heap")
+}
+
+/// The steps of the second time that `work` is done to a heap.
+fn steps_of<S: PartialEq + Send + 'static>(
+    heap: Heap,
+    name: impl Fn(Done<'_>) -> Option<S> + Send + Sync + 'static,
+    work: impl Fn(&Heap),
+) -> Vec<S> {
+    let namer = std::sync::Arc::new(Namer {
+        name: Box::new(name),
+        steps: Mutex::default(),
+    });
+    let mut mem = heap.into_memory();
+    mem.observe(Some(namer.clone()));
+    let heap = Heap::attach(mem).expect("it opens");
+    work(&heap);
+    namer.steps.lock().expect("one thread").clear();
+    work(&heap);
+    drop(heap.into_memory());
+    std::mem::take(&mut namer.steps.lock().expect("one thread"))
+}
+
+#[test]
+fn a_commit_does_these_steps() {
+    let heap = heap();
+    let mut tx = heap.begin_on(0);
+    let homes = [64, CHUNK_BYTES].map(|bytes| tx.alloc(bytes).expect("room"));
+    heap.commit(tx).expect("it commits");
+    let mem = heap.into_memory();
+    let [lane, lines, _] = Heap::places(&mem, 0, 0).expect("a heap");
+    let mut named = vec![
+        (lane + CLOSED_OFFSET, Step::Closed),
+        (lines + LAST_RECORD_OFFSET, Step::LastRecord),
+        (lines + SETTLED_OFFSET, Step::Settled),
+        (lines + HEAD_OFFSET, Step::Head),
+        (lines + DONE_OFFSET, Step::Done),
+        (lines + LAST_OFFSET, Step::Last),
+    ];
+    for (nth, home) in homes.into_iter().enumerate() {
+        let [.., line] = Heap::places(&mem, 0, home / CHUNK_BYTES).expect("a heap");
+        named.push((home, Step::Home(nth)));
+        named.push((line + SEQUENCE_OFFSET, Step::Odd(nth)));
+        named.push((line + PENDING_OFFSET, Step::Pending(nth)));
+        named.push((line + OWNER_OFFSET, Step::Unlock(nth)));
+    }
+    let ring = lane + RING_OFFSET..lane + LANE_BYTES;
+    let name = move |done: Done<'_>| match done {
+        Done::Fence => Some(Step::Fence),
+        Done::Flush(line) => homes
+            .iter()
+            .any(|home| home / 64 == line / 64)
+            .then_some(Step::FlushOwed),
+        Done::Store(off, _) if ring.contains(&off) => Some(Step::Record),
+        Done::Store(off, bytes) => {
+            let found = named.iter().find(|&&(place, _)| place == off)?;
+            match found.1 {
+                Step::Odd(nth) if bytes[0] & 1 == 0 => Some(Step::Even(nth)),
+                // The owner word is taken before all of these steps.
+                Step::Unlock(_) if bytes.iter().any(|&byte| byte != 0) => None,
+                step => Some(step),
+            }
+        }
+    };
+    let number = AtomicU64Std::new(1);
+    let steps = steps_of(Heap::attach(mem).expect("it opens"), name, |heap| {
+        let value = number.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let mut tx = heap.begin_on(0);
+        for home in homes {
+            let bytes = tx.edit_bytes(home, 0, 8).expect("it is there");
+            bytes.copy_from_slice(&value.to_le_bytes());
+        }
+        heap.commit(tx).expect("it commits");
+    });
+    assert_eq!(steps, COMMIT);
+}
+
+#[test]
+fn an_append_does_these_steps() {
+    let heap = heap();
+    let log = heap.root::<PLog>("log").expect("a root");
+    let mut first = [0; 8];
+    heap.at(log).append(b"a segment").expect("it commits");
+    let at = std::mem::offset_of!(LogRaw, last) as u64;
+    let RawP(head) = log.into();
+    heap.read_bytes(head, at, &mut first).expect("a head");
+    let segment = u64::from_le_bytes(first);
+    let mark = segment + std::mem::offset_of!(SegmentRaw, mark) as u64;
+    let records = segment + SEGMENT_HEAD_BYTES..segment + SEGMENT_BYTES[0];
+    let name = move |done: Done<'_>| match done {
+        Done::Fence => Some(Append::Fence),
+        Done::Store(off, bytes) if off == mark => Some(match bytes[0] & 1 {
+            0 => Append::Mark,
+            _ => Append::Busy,
+        }),
+        Done::Store(off, _) if records.contains(&off) => Some(Append::Record),
+        _ => None,
+    };
+    let steps = steps_of(heap, name, |heap| {
+        heap.at_on(0, log).append(b"eight").expect("it commits");
+    });
+    assert_eq!(steps, APPEND);
+}
+
+// ---- Readers without a lock: sequences of chunks.
+
+#[derive(Default)]
+struct Chunks {
+    sequences: [AtomicU64; 2],
+    homes: [AtomicU64; 2],
+}
+
+impl Chunks {
+    /// What readers see of commits, each of which stores the next number in both chunks.
+    fn commit(&self, steps: &[Step], value: u64) {
+        for step in steps {
+            match *step {
+                // `Core::mark_changing`: the holder of the chunk's lock alone stores it.
+                Step::Odd(chunk) | Step::Even(chunk) => {
+                    let word = &self.sequences[chunk];
+                    let is_odd = matches!(step, Step::Odd(_));
+                    let sequence = word.load(Ordering::Acquire);
+                    word.store((sequence | 1) + u64::from(!is_odd), Ordering::Release);
+                }
+                Step::Home(chunk) => self.homes[chunk].store(value, Ordering::Release),
+                _ => {}
+            }
+        }
+    }
+
+    /// `Core::sequence`, `View::holds`: words of one moment; `None`: a commit came between.
+    fn try_view(&self, looks_again: bool) -> Option<[u64; 2]> {
+        let mut noted = [0; 2];
+        let mut seen = [0; 2];
+        // The first chunk is locked longest.
+        for chunk in [1, 0] {
+            loop {
+                noted[chunk] = self.sequences[chunk].load(Ordering::Acquire);
+                if noted[chunk] & 1 == 0 {
+                    break;
+                }
+                thread::yield_now();
+            }
+            // A copy in no order of its own.
+            seen[chunk] = self.homes[chunk].load(Ordering::Relaxed);
+        }
+        fence(Ordering::Acquire);
+        let is_at = |chunk: usize| self.sequences[chunk].load(Ordering::Acquire) == noted[chunk];
+        (!looks_again || (is_at(0) && is_at(1))).then_some(seen)
+    }
+}
+
+fn readers(steps: Vec<Step>, looks_again: bool) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let chunks = Arc::new(Chunks::default());
+        let other = chunks.clone();
+        let reader = thread::spawn(move || {
+            if let Some([first, second]) = other.try_view(looks_again) {
+                assert_eq!(first, second, "two moments");
+            }
+        });
+        chunks.commit(&steps, 1);
+        reader.join().unwrap();
+        assert_eq!(chunks.try_view(true), Some([1, 1]));
+    }
+}
+
+#[test]
+fn a_view_is_of_one_moment() {
+    every_order(readers(COMMIT.to_vec(), true));
+}
+
+#[test]
+fn a_view_that_does_not_look_again_is_found() {
+    assert!(is_found(readers(COMMIT.to_vec(), false)));
+}
+
+#[test]
+fn a_sequence_that_is_even_too_soon_is_found() {
+    assert!(is_found(readers(with(Step::Even(1), Step::Home(1)), true)));
+    assert!(is_found(readers(with(Step::Home(1), Step::Odd(0)), true)));
+}
+
+// ---- Hand-over: a record of lane 0 is followed by one of another lane.
+
+/// A value that is durable. No thread learns anything from it: its accesses order nothing, and see
+/// the last one.
+#[derive(Default)]
+struct Durable(AtomicU64);
+
+impl Durable {
+    fn set(&self, value: u64) {
+        self.0.swap(value, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.fetch_add(0, Ordering::Relaxed)
+    }
+}
+
+/// Lane 0 and two chunks.
+#[derive(Default)]
+struct Lanes {
+    closed: AtomicU64,
+    last: AtomicU64,
+    last_record: AtomicU64,
+    settled: AtomicU64,
+    /// The stamps of the records in two places of the ring.
+    ring: [AtomicU64; 2],
+    owners: [AtomicU64; 2],
+    pending: [AtomicU64; 2],
+    homes: [AtomicU64; 2],
+    durable: [Durable; 2],
+}
+
+/// The lane as its thread knows it.
+#[derive(Default)]
+struct Lane {
+    last: u64,
+    done: u64,
+    settled: u64,
+    /// Flushed, and durable with the next fence: a home and its value.
+    flushed: Vec<(usize, u64)>,
+}
+
+impl Lanes {
+    fn lock(&self, chunk: usize) {
+        let owner = &self.owners[chunk];
+        while owner
+            .compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst)
+            .is_err()
+        {
+            thread::yield_now();
+        }
+    }
+
+    fn flush(&self, chunk: usize, flushed: &mut Vec<(usize, u64)>) {
+        flushed.push((chunk, self.homes[chunk].load(Ordering::Acquire)));
+    }
+
+    fn fence(&self, flushed: &mut Vec<(usize, u64)>) {
+        for (chunk, value) in flushed.drain(..) {
+            if self.durable[chunk].get() < value {
+                self.durable[chunk].set(value);
+            }
+        }
+    }
+
+    /// A commit of lane 0 that stores its stamp in one chunk, as the n-th of that lane.
+    fn commit(&self, lane: &mut Lane, steps: &[Step], chunk: usize) {
+        let stamp = lane.last + 1;
+        let place = stamp % 2;
+        self.lock(chunk);
+        for step in steps {
+            match *step {
+                Step::FlushOwed if lane.last > 0 => self.flush(1 - chunk, &mut lane.flushed),
+                Step::Record => self.ring[place as usize].store(stamp, Ordering::Release),
+                Step::Fence => self.fence(&mut lane.flushed),
+                Step::Closed => {
+                    (lane.settled, lane.done) = (lane.done, lane.last);
+                    self.closed.store(lane.done, Ordering::Release);
+                }
+                Step::LastRecord => self.last_record.store(place + 1, Ordering::Release),
+                Step::Settled => self.settled.store(lane.settled, Ordering::Release),
+                Step::Home(0) => self.homes[chunk].store(stamp, Ordering::Release),
+                Step::Last => {
+                    lane.last = stamp;
+                    self.last.store(stamp, Ordering::Release);
+                }
+                Step::Pending(0) => self.pending[chunk].store(stamp, Ordering::Release),
+                Step::Unlock(0) => drop(self.owners[chunk].swap(0, Ordering::SeqCst)),
+                _ => {}
+            }
+        }
+    }
+
+    /// `Core::follow` and the fence of another lane's commit in a chunk: the record that it follows
+    /// is durable in place then.
+    fn follow(&self, chunk: usize, flushes: bool) {
+        self.lock(chunk);
+        let stamp = self.pending[chunk].load(Ordering::Acquire);
+        let mut flushed = Vec::new();
+        let is_closing = self.settled.load(Ordering::Acquire) >= stamp
+            || self.closed.load(Ordering::Acquire) >= stamp;
+        if stamp > 0 && !is_closing && flushes {
+            // `Core::flush_last`.
+            if self.last.load(Ordering::Acquire) == stamp {
+                let record = self.last_record.load(Ordering::Acquire);
+                let read = self.ring[(record - 1) as usize].load(Ordering::Acquire);
+                fence(Ordering::Acquire);
+                if self.last.load(Ordering::Acquire) == stamp && read == stamp {
+                    self.flush(chunk, &mut flushed);
+                }
+            }
+        }
+        self.fence(&mut flushed);
+        let durable = self.durable[chunk].get();
+        assert!(durable >= stamp, "{stamp} is closed, and not durable");
+        self.owners[chunk].swap(0, Ordering::SeqCst);
+    }
+}
+
+fn hand_over(steps: Vec<Step>, flushes: bool) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let lanes = Arc::new(Lanes::default());
+        let other = lanes.clone();
+        let follower = thread::spawn(move || other.follow(0, flushes));
+        let mut lane = Lane::default();
+        for chunk in [0, 1] {
+            lanes.commit(&mut lane, &steps, chunk);
+        }
+        follower.join().unwrap();
+        lanes.follow(1, flushes);
+    }
+}
+
+#[test]
+fn a_record_that_is_followed_is_durable_in_place() {
+    every_order(hand_over(COMMIT.to_vec(), true));
+}
+
+#[test]
+fn a_record_that_is_not_flushed_is_found() {
+    assert!(is_found(hand_over(COMMIT.to_vec(), false)));
+    assert!(is_found(hand_over(without(Step::FlushOwed), true)));
+}
+
+#[test]
+fn a_lane_that_closes_before_its_fence_is_found() {
+    let steps = with(Step::Closed, Step::Fence);
+    assert!(is_found(hand_over(steps, true)));
+}
+
+// ---- The mark of a log's segment, which is busy while a record is added.
+
+/// One step of an append that is alone in its transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Append {
+    Busy,
+    Record,
+    Fence,
+    Mark,
+}
+
+const APPEND: [Append; 4] = [Append::Busy, Append::Record, Append::Fence, Append::Mark];
+
+/// Records of a segment, one a word, and its mark: how many there are, above whether it is busy.
+#[derive(Default)]
+struct Segment {
+    lock: AtomicU64,
+    mark: AtomicU64,
+    records: [AtomicU64; 3],
+    durable: [Durable; 3],
+}
+
+impl Segment {
+    fn take(&self) {
+        while self
+            .lock
+            .compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst)
+            .is_err()
+        {
+            thread::yield_now();
+        }
+    }
+
+    fn open(&self) {
+        self.lock.swap(0, Ordering::SeqCst);
+    }
+
+    fn all_durable(&self, count: usize) {
+        for (record, durable) in self.records.iter().zip(&self.durable).take(count) {
+            durable.set(record.load(Ordering::Acquire));
+        }
+    }
+
+    /// `log::settle`, with the lock: the mark says what is there, once that is durable.
+    fn settle(&self) -> usize {
+        let is_there = |record: &&AtomicU64| record.load(Ordering::Acquire) != 0;
+        let count = self.records.iter().take_while(is_there).count();
+        self.all_durable(count);
+        self.mark.store((count as u64) << 1, Ordering::Release);
+        count
+    }
+
+    /// An append; its process dies before the step `dies`, and is cleaned up after: its lock opens.
+    fn append(&self, steps: &[Append], value: u64, dies: usize) {
+        self.take();
+        // `Tx::mark`, as the holder of the lock sees it.
+        let mark = self.mark.load(Ordering::Acquire);
+        let filled = if mark & 1 == 0 {
+            (mark >> 1) as usize
+        } else {
+            self.settle()
+        };
+        let was = self.records[filled].load(Ordering::Acquire);
+        assert_eq!(was, 0, "a record over another one");
+        for (at, step) in steps.iter().enumerate() {
+            if at == dies {
+                break;
+            }
+            match step {
+                Append::Busy => self.mark.store((filled as u64) << 1 | 1, Ordering::Release),
+                Append::Record => self.records[filled].store(value, Ordering::Relaxed),
+                Append::Fence => self.all_durable(filled + 1),
+                Append::Mark => self.mark.store((filled as u64 + 1) << 1, Ordering::Release),
+            }
+        }
+        self.open();
+    }
+
+    /// `View::mark` of a reader without the lock; all that it sees is durable.
+    fn read(&self) -> usize {
+        let mark = self.mark.load(Ordering::Acquire);
+        let is_unknown = mark & 1 == 1 && self.lock.load(Ordering::Acquire) == 0;
+        let filled = if is_unknown {
+            self.take();
+            let filled = self.settle();
+            self.open();
+            filled
+        } else {
+            (mark >> 1) as usize
+        };
+        for at in 0..filled {
+            let seen = self.records[at].load(Ordering::Relaxed);
+            let durable = self.durable[at].get();
+            assert!(
+                seen != 0 && seen == durable,
+                "{at} of {filled}: {seen}, {durable}"
+            );
+        }
+        filled
+    }
+}
+
+fn appends(steps: Vec<Append>, dies: usize) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let segment = Arc::new(Segment::default());
+        let other = segment.clone();
+        let reader = thread::spawn(move || {
+            let before = other.read();
+            let after = other.read();
+            assert!(before <= after, "what was seen is gone");
+        });
+        segment.append(&steps, 1, dies);
+        segment.append(&steps, 2, usize::MAX);
+        reader.join().unwrap();
+        let is_alive = dies >= steps.len();
+        assert!(
+            segment.read() > usize::from(is_alive),
+            "an append that returned"
+        );
+    }
+}
+
+#[test]
+fn what_a_mark_says_is_durable() {
+    for dies in 0..=APPEND.len() {
+        every_order(appends(APPEND.to_vec(), dies));
+    }
+}
+
+#[test]
+fn a_mark_before_its_fence_is_found() {
+    let steps = vec![Append::Busy, Append::Record, Append::Mark, Append::Fence];
+    assert!(is_found(appends(steps, usize::MAX)));
+}
+
+/// A record that a dead process has left behind a mark that is not busy is written over.
+#[test]
+fn a_mark_that_is_not_busy_is_found() {
+    let steps = vec![Append::Record, Append::Fence, Append::Mark];
+    assert!((0..=3).any(|dies| is_found(appends(steps.clone(), dies))));
+}

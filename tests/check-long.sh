@@ -41,9 +41,15 @@ campaign "heap torture" '^[0-9]+ kills|PMLIB_TORTURE_SEED=' \
 campaign "threads" '^[0-9]+ (threads cancelled|changes of user)' \
     env PMFS_CANCELS="${PMFS_CANCELS:-10000}" PMFS_SETUIDS="${PMFS_SETUIDS:-500}" PMFS_RUN_SECONDS=1800 \
     bash -c 'cargo build -p pmfs-shim --release && cargo test --release -p pmfs-cli --test run -- --nocapture threads_that_are_cancelled users_that_come_and_go'
-campaign "heap models" '^([0-9]+ calls on|PMLIB_MODEL_SEED=)' \
+campaign "heap model" '^(test result|PMLIB_MODEL_SEED=)' \
     env PMLIB_MODEL_OPS="${PMLIB_MODEL_OPS:-1000000}" PMLIB_MODEL_SEED="${PMLIB_MODEL_SEED:-$(date +%s)}" \
-    cargo test --release -p pmlib --test model --test container_model -- --nocapture
+    cargo test --release -p pmlib --test model -- --nocapture
+campaign "containers" '^([0-9]+ calls on|PMLIB_MODEL_SEED=)' \
+    env PMLIB_MODEL_OPS="${PMLIB_MODEL_OPS:-10000000}" PMLIB_MODEL_SEED="${PMLIB_MODEL_SEED:-$(date +%s)}" \
+    cargo test --release -p pmlib --test container_model -- --nocapture
+campaign "histories" '^([0-9]+ histories|YAT_HISTORY_SEED=)' \
+    env YAT_HISTORIES="${YAT_HISTORIES:-100000}" YAT_HISTORY_SEED="${YAT_HISTORY_SEED:-$(date +%s)}" \
+    cargo test --release -p yat --test heap_histories -- --nocapture some_order
 campaign "refused types" '^test result' \
     cargo test -p pmlib --test refused -- --ignored
 campaign "crash states" '^(Atomic|Ordered|Looking|Waiting): ' \

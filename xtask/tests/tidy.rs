@@ -14,7 +14,7 @@ const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
 /// and the one that lives in foreign programs.
 const UNSAFE_ALLOWED: [&str; 4] = ["pmem", "pmfs-capi", "pmfs-shim", "pmkv-capi"];
 /// The crates of ours on which each may depend.
-const MAY_USE: [(&str, &[&str]); 21] = [
+const MAY_USE: [(&str, &[&str]); 22] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
     ("pm-store", &["pmem", "pmfs-format"]),

@@ -164,7 +164,9 @@ fn last_part(view: &View<'_>, raw: &LogRaw, at: RawP) -> Result<Option<Part>> {
         return damaged(HEAD, at);
     }
     match view.mark(segment.mark(), at) {
-        Mark::Unknown if view.reader().is_some() => seen_part(view, segment, at).map(Some),
+        Mark::Unknown | Mark::Busy(_) if view.reader().is_some() => {
+            seen_part(view, segment, at).map(Some)
+        }
         Mark::Unknown => Ok(None),
         Mark::Filled(filled) | Mark::Busy(filled) if filled > segment.room => {
             damaged(SEGMENT, RawP(segment.offset))
@@ -181,6 +183,9 @@ fn last_part(view: &View<'_>, raw: &LogRaw, at: RawP) -> Result<Option<Part>> {
     }
 }
 
+/// Looks at a segment to which records are added meanwhile, before what is there is damage.
+const BUSY_TRIES: u32 = 1000;
+
 /// Looks where the last segment's records end, as one who only reads: its mark can't say so.
 fn seen_part(view: &View<'_>, segment: Segment, at: RawP) -> Result<Part> {
     let (reader, look) = view.reader().ok_or(Error::Broken)?;
@@ -189,16 +194,21 @@ fn seen_part(view: &View<'_>, segment: Segment, at: RawP) -> Result<Part> {
     {
         return Ok(Part { segment, filled });
     }
-    let data = records_of(view, &segment)?;
-    let found = look_for_end(view, segment, &data);
-    if let Mark::Filled(filled) = view.mark(segment.mark(), at) {
-        // Somebody adds records meanwhile: one may be torn and the next one there.
-        if filled > segment.room {
-            return damaged(SEGMENT, RawP(segment.offset));
+    let mut tries = 0;
+    let (part, found) = loop {
+        let data = records_of(view, &segment)?;
+        let found = look_for_end(view, segment, &data);
+        match view.mark(segment.mark(), at) {
+            Mark::Filled(filled) if filled > segment.room => {
+                return damaged(SEGMENT, RawP(segment.offset));
+            }
+            // Somebody adds records meanwhile: one may be torn and the next one there.
+            Mark::Filled(filled) => return Ok(Part { segment, filled }),
+            Mark::Busy(_) if found.is_err() && tries < BUSY_TRIES => tries += 1,
+            _ => break found?,
         }
-        return Ok(Part { segment, filled });
-    }
-    let (part, found) = found?;
+        std::thread::yield_now();
+    };
     view.persist(found.last);
     if let Look::Rest(run) = look {
         reader.note_end(run, segment.offset, part.filled);

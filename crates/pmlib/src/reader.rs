@@ -123,8 +123,12 @@ impl Core {
     pub fn is_same_run(&self, look: Look) -> bool {
         match look {
             Look::Member => true,
-            Look::Rest(run) | Look::Use(run) => self.mem.load_cached(RUN_OFFSET) == run,
+            Look::Rest(run) | Look::Use(run) => self.is_run(run),
         }
+    }
+
+    fn is_run(&self, run: u64) -> bool {
+        self.mem.load_cached(RUN_OFFSET) == run
     }
 
     fn look_as(&self, reader: &Reader) -> Result<Look> {
@@ -210,7 +214,7 @@ impl Core {
         let (mut spins, mut since) = (0, None);
         loop {
             let sequence = self.mem.load_cached(line + SEQUENCE_OFFSET);
-            if sequence & 1 == 0 || self.mem.load_cached(RUN_OFFSET) != run {
+            if sequence & 1 == 0 || !self.is_run(run) {
                 return Ok(sequence);
             }
             spins += 1;
@@ -221,7 +225,11 @@ impl Core {
             self.enter()?;
             std::thread::sleep(NAP);
             let waited = since.get_or_insert_with(Instant::now).elapsed();
-            self.waits_for_member(reader, line, waited)?;
+            let wait = self.waits_for_member(reader, line, waited);
+            // Who was to end the change may have ended it, and have left, before it was asked for.
+            if self.mem.load_cached(line + SEQUENCE_OFFSET) == sequence && self.is_run(run) {
+                wait?;
+            }
         }
     }
 

@@ -65,6 +65,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
             "pmfs-fuse",
             "pmfs-patch",
             "pmfs-posix",
+            "pmlib",
         ],
     ),
     ("pm-cli", &[]),

@@ -85,7 +85,7 @@ On a terminal it runs until Ctrl-C. Otherwise it shows one round, over the time 
     Get(Get),
     /// Copy files into a pool
     Put(Put),
-    /// List pools: mounted ones, and pool files in the usual places
+    /// List pools and heaps: mounted pools, and files of both in the usual places
     List(List),
     /// Delete pools that are not in use
     Rm(Rm),
@@ -405,9 +405,10 @@ Example: the pools on a DAX file system:
 
 Without DIR it shows all mounted pools, and searches /dev/shm, the top of each tmpfs, hugetlbfs and DAX
 mount, and the current directory. States: mounted, in use (by a program without a mount), clean, needs recovery
-(the next mount does it), damaged (see `pmfs fsck` and `pmfs dump POOL superblock`).")]
+(the next mount does it), damaged (see `pmfs fsck` and `pmfs dump POOL superblock`). Heaps are files of
+`pmkv`, which checks and shows them.")]
 pub struct List {
-    /// Directories to search, or pool files
+    /// Directories to search, or files of pools or heaps
     #[arg(value_name = "DIR")]
     pub dirs: Vec<PathBuf>,
     /// Print the result as JSON

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use pm_cli::{Fields, Shown};
 use pmfs::Error;
 use pmfs_admin::dump::{Dumped, Part, Value, dump_superblocks};
 use pmfs_admin::{Inspector, PoolState};
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 use crate::Outcome;
 use crate::cli::{Dump, DumpPart};
@@ -30,11 +31,8 @@ pub fn run(arguments: &Dump) -> Outcome {
             look.dump(part).map_err(|error| failed(&error))?
         }
     };
-    report::print(arguments.json, &json(&dumped), |_| {
-        let mut lines = Vec::new();
-        text(&dumped, 0, &mut lines);
-        lines.join("\n")
-    })?;
+    let shown = fields(dumped);
+    report::print(arguments.json, &shown.json(), |_| shown.text())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -93,61 +91,18 @@ fn failed(path: &Path, error: &Error) -> Failure {
     }
 }
 
-fn json(dumped: &Dumped) -> Json {
-    let mut object = Map::new();
-    for (name, value) in &dumped.0 {
-        let value = match value {
-            Value::Number(number) | Value::Address(number) => Json::from(*number),
-            Value::Time(ns) => Json::from(*ns),
-            Value::Octal(bits) => Json::from(format!("{bits:04o}")),
-            Value::Text(text) => Json::from(text.as_str()),
-            Value::List(list) => list.iter().map(json).collect(),
+fn fields(dumped: Dumped) -> Fields {
+    let word = |text: String, json: Json| Shown::Word(text, json);
+    let all = dumped.0.into_iter().map(|(name, value)| {
+        let shown = match value {
+            Value::Number(number) => word(number.to_string(), number.into()),
+            Value::Address(address) => word(format!("{address:#x}"), address.into()),
+            Value::Octal(bits) => word(format!("{bits:04o}"), format!("{bits:04o}").into()),
+            Value::Time(ns) => word(format!("{} ({ns} ns)", utc(ns)), ns.into()),
+            Value::Text(text) => word(text.clone(), text.into()),
+            Value::List(list) => Shown::List(list.into_iter().map(fields).collect()),
         };
-        object.insert(name.replace(' ', "_"), value);
-    }
-    Json::Object(object)
-}
-
-/// A line a field; in a list, a line an item, and its own lists below it.
-fn text(dumped: &Dumped, depth: usize, lines: &mut Vec<String>) {
-    let indent = "  ".repeat(depth);
-    let width = dumped
-        .0
-        .iter()
-        .map(|(name, _)| name.len())
-        .max()
-        .unwrap_or(0);
-    for (name, value) in &dumped.0 {
-        match value {
-            Value::List(list) if list.is_empty() => {}
-            Value::List(list) => {
-                lines.push(format!("{indent}{name}"));
-                for item in list {
-                    let plain = |(name, value): &(&'static str, Value)| {
-                        shown(value).map(|shown| format!("{name} {shown}"))
-                    };
-                    let fields: Vec<String> = item.0.iter().filter_map(plain).collect();
-                    lines.push(format!("{indent}  {}", fields.join(", ")));
-                    let lists = item.0.iter().filter(|(_, value)| shown(value).is_none());
-                    text(&Dumped(lists.cloned().collect()), depth + 2, lines);
-                }
-            }
-            value => lines.push(format!(
-                "{indent}{name:width$}  {}",
-                shown(value).unwrap_or_default()
-            )),
-        }
-    }
-}
-
-/// In a word; a list isn't one.
-fn shown(value: &Value) -> Option<String> {
-    Some(match value {
-        Value::Number(number) => number.to_string(),
-        Value::Address(address) => format!("{address:#x}"),
-        Value::Octal(bits) => format!("{bits:04o}"),
-        Value::Time(ns) => format!("{} ({ns} ns)", utc(*ns)),
-        Value::Text(text) => text.clone(),
-        Value::List(_) => return None,
-    })
+        (name, shown)
+    });
+    Fields(all.collect())
 }

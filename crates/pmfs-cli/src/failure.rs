@@ -13,28 +13,19 @@ use pmfs_fuse::{MountError, presence, served};
 /// The cause for which a command was not done.
 #[derive(Debug)]
 pub struct Failure {
-    message: String,
-    code: u8,
+    line: pm_cli::Failure,
     lacks_fuse: bool,
 }
 
 impl Failure {
     /// Exit code 1.
     pub fn new(cause: impl fmt::Display, way_out: impl fmt::Display) -> Failure {
-        Failure {
-            message: format!("{cause}; {way_out}"),
-            code: 1,
-            lacks_fuse: false,
-        }
+        pm_cli::Failure::new(cause, way_out).into()
     }
 
     /// A message that has both parts already.
     pub fn whole(message: impl fmt::Display) -> Failure {
-        Failure {
-            message: message.to_string(),
-            code: 1,
-            lacks_fuse: false,
-        }
+        pm_cli::Failure::whole(message).into()
     }
 
     /// The engine's error on a pool.
@@ -173,7 +164,7 @@ impl Failure {
 
     /// Another exit code.
     pub fn with_code(mut self, code: u8) -> Failure {
-        self.code = code;
+        self.line = self.line.with_code(code);
         self
     }
 
@@ -189,13 +180,22 @@ impl Failure {
 
     /// The exit code for the shell.
     pub fn exit_code(&self) -> ExitCode {
-        ExitCode::from(self.code)
+        self.line.exit_code()
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        self.line.fmt(f)
+    }
+}
+
+impl From<pm_cli::Failure> for Failure {
+    fn from(line: pm_cli::Failure) -> Failure {
+        Failure {
+            line,
+            lacks_fuse: false,
+        }
     }
 }
 
@@ -214,10 +214,7 @@ impl From<MountError> for Failure {
 /// Output that could not be written; a reader that went away is not among it.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
-        Failure::new(
-            format!("writing the result: {error}"),
-            "see where stdout leads",
-        )
+        pm_cli::Failure::from(error).into()
     }
 }
 

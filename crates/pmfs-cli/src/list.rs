@@ -1,4 +1,4 @@
-//! `pmfs list`: which pools there are, and in what state.
+//! `pmfs list`: which pools and heaps there are, and in what state.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,6 +10,7 @@ use pmem::Identity;
 use pmfs_admin::{Inspector, PoolState};
 use pmfs_fuse::mounts::{self, PoolMount};
 use pmfs_fuse::{presence, served};
+use pmlib::State;
 use serde::Serialize;
 
 use crate::Outcome;
@@ -21,6 +22,17 @@ use pm_cli::Size;
 #[derive(Serialize)]
 struct ListReport {
     pools: Vec<Listed>,
+    heaps: Vec<ListedHeap>,
+}
+
+#[derive(Serialize)]
+struct ListedHeap {
+    heap: String,
+    size_bytes: Option<u64>,
+    state: &'static str,
+    /// The reason why it can't be looked into.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -63,16 +75,20 @@ pub fn run(arguments: &List) -> Outcome {
             found.inspect(dir).map_err(failed)?;
         } else if pmfs_admin::is_pool(dir).map_err(failed)? {
             found.add(dir);
+        } else if pmlib::is_heap(dir).map_err(failed)? {
+            found.add_heap(dir);
         } else {
             return Err(Failure::new(
                 format!("{} is not a pool", dir.display()),
-                "name directories, or pool files",
+                "name directories, or files of pools or heaps",
             ));
         }
     }
     let mut pools = found.paths;
     pools.sort();
+    found.heaps.sort();
     let report = ListReport {
+        heaps: found.heaps.iter().map(|heap| listed_heap(heap)).collect(),
         pools: pools.iter().map(|pool| listed(pool, &mounts)).collect(),
     };
     report::print(arguments.json, &report, text)?;
@@ -119,6 +135,7 @@ impl Mounted {
 #[derive(Default)]
 struct Found {
     paths: Vec<PathBuf>,
+    heaps: Vec<PathBuf>,
     seen: HashSet<(u64, u64)>,
 }
 
@@ -134,16 +151,44 @@ impl Found {
         }
     }
 
+    fn add_heap(&mut self, heap: &Path) {
+        let path = heap.canonicalize().unwrap_or_else(|_| heap.to_owned());
+        let is_new =
+            fs::metadata(&path).is_ok_and(|file| self.seen.insert((file.dev(), file.ino())));
+        if is_new {
+            self.heaps.push(path);
+        }
+    }
+
     fn inspect(&mut self, dir: &Path) -> std::io::Result<()> {
         for entry in fs::read_dir(dir)?.flatten() {
             // A FIFO would be waited for, and a device changed by being opened.
-            if entry.file_type().is_ok_and(|kind| kind.is_file())
-                && pmfs_admin::is_pool(&entry.path()).unwrap_or(false)
-            {
+            if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+                continue;
+            }
+            if pmfs_admin::is_pool(&entry.path()).unwrap_or(false) {
                 self.add(&entry.path());
+            } else if pmlib::is_heap(&entry.path()).unwrap_or(false) {
+                self.add_heap(&entry.path());
             }
         }
         Ok(())
+    }
+}
+
+fn listed_heap(heap: &Path) -> ListedHeap {
+    let (state, problem) = match State::of(heap) {
+        Ok(State::Clean) => ("clean", None),
+        Ok(State::InUse) => ("in use", None),
+        Ok(State::NeedsRecovery) => ("needs recovery", None),
+        Err(error @ pmlib::Error::Medium(_)) => ("unreadable", Some(error.to_string())),
+        Err(error) => ("damaged", Some(error.to_string())),
+    };
+    ListedHeap {
+        heap: heap.display().to_string(),
+        size_bytes: fs::metadata(heap).ok().map(|file| file.len()),
+        state,
+        problem,
     }
 }
 
@@ -191,9 +236,29 @@ fn listed(pool: &Path, mounts: &[Mounted]) -> Listed {
 }
 
 fn text(report: &ListReport) -> String {
-    if report.pools.is_empty() {
-        return "no pools found; `pmfs mkfs --size 1G /dev/shm/pool` makes one".to_owned();
+    let mut lines = Vec::new();
+    match report.pools.is_empty() {
+        true if report.heaps.is_empty() => {
+            return "no pools found; `pmfs mkfs --size 1G /dev/shm/pool` makes one".to_owned();
+        }
+        true => {}
+        false => lines.push(pools_text(report)),
     }
+    for heap in &report.heaps {
+        let size = heap
+            .size_bytes
+            .map_or("?".to_owned(), |bytes| Size(bytes).to_string());
+        let problem = heap.problem.as_ref().map(|problem| format!(": {problem}"));
+        let problem = problem.unwrap_or_default();
+        lines.push(format!(
+            "{}  {size}  heap  {}{problem}",
+            heap.heap, heap.state
+        ));
+    }
+    lines.join("\n")
+}
+
+fn pools_text(report: &ListReport) -> String {
     let row = |listed: &Listed| {
         let mut state = listed.state.to_owned();
         for dir in &listed.mounted_on {

@@ -267,6 +267,44 @@ fn list_tells_the_state_of_each_pool() {
 }
 
 #[test]
+fn list_shows_heaps() {
+    let bench = Bench::pool();
+    let options = pmlib::Options::default();
+    let make = |name: &str| pmlib::Heap::create(&bench.path(name), 2 << 20, &options).unwrap();
+    make("clean").close().unwrap();
+    let held = make("held");
+    drop(make("killed").into_memory());
+    make("hurt").close().unwrap();
+    let mut bytes = fs::read(bench.path("hurt")).unwrap();
+    bytes[8192 + 16] ^= 4;
+    fs::write(bench.path("hurt"), bytes).unwrap();
+    let list = bench.json(&["list", "--json", "."]);
+    let heaps = list["heaps"].as_array().unwrap().iter();
+    let states: Vec<(&str, &str)> = heaps
+        .map(|heap| {
+            let name = heap["heap"].as_str().unwrap().rsplit('/').next().unwrap();
+            (name, heap["state"].as_str().unwrap())
+        })
+        .collect();
+    let expected = [
+        ("clean", "clean"),
+        ("held", "in use"),
+        ("hurt", "damaged"),
+        ("killed", "needs recovery"),
+    ];
+    assert_eq!(states, expected);
+    assert_eq!(states_of_pools(&list), 1);
+    let table = bench.ok(&["list", "."]);
+    assert!(table.contains("2 MiB  heap  needs recovery"), "{table}");
+    assert!(bench.ok(&["list", "clean"]).contains("heap  clean"));
+    held.close().unwrap();
+}
+
+fn states_of_pools(list: &serde_json::Value) -> usize {
+    list["pools"].as_array().unwrap().len()
+}
+
+#[test]
 fn list_and_rm_see_mounts() {
     let Some(mut bench) = Bench::mounted(&[]) else {
         return;

@@ -3,7 +3,7 @@
 //! which commit at full speed, leave, come back, are killed, and make the heap longer.
 
 use pmlib::containers::{PLog, PQueue};
-use pmlib::{Error, Heap, Options, P};
+use pmlib::{Error, Heap, Options, P, State, is_heap};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -361,4 +361,24 @@ fn growth_is_followed() {
     assert_eq!(byte, [7]);
     assert_eq!(heap.stats().unwrap(), writer.stats().unwrap());
     assert_eq!(heap.check().unwrap(), writer.check().unwrap());
+}
+
+/// Goal: a heap's state is told to anybody who may read its file.
+#[test]
+fn a_heaps_state_is_told() {
+    let dir = dir();
+    let path = made(&dir);
+    let state = || State::of(&path).unwrap();
+    assert!(is_heap(&path).unwrap());
+    assert_eq!(state(), State::Clean);
+    let heap = Heap::open(&path, &options()).unwrap();
+    assert_eq!(state(), State::InUse);
+    drop(heap.into_memory());
+    assert_eq!(state(), State::NeedsRecovery);
+    let other = dir.path().join("other");
+    for bytes in [&[7; 5][..], &[7; 9000]] {
+        std::fs::write(&other, bytes).unwrap();
+        assert!(!is_heap(&other).unwrap());
+        assert!(State::of(&other).is_err());
+    }
 }

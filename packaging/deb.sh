@@ -20,7 +20,9 @@ doc=$tree/usr/share/doc/pmfs
 # dpkg keeps that list.
 rm "$doc/installed"
 strip --strip-unneeded "$tree"/usr/bin/*
-[ ! -e "$tree/usr/lib/libpmfs.so.0" ] || strip --strip-unneeded "$tree/usr/lib/libpmfs.so.0"
+for library in "$tree"/usr/lib/lib*.so.0; do
+    [ ! -e "$library" ] || strip --strip-unneeded "$library"
+done
 {
     printf 'PMFS\n\nMIT or Apache-2.0, as you like.\n\n'
     cat LICENSE-MIT

@@ -63,6 +63,25 @@ link() {
     noted+="file $2"$'\n'
 }
 
+# package_config LIBRARY WORDS: what pkg-config says of it.
+package_config() {
+    local place
+    place=$(mktemp)
+    cat >"$place" <<END
+prefix=$PREFIX
+libdir=\${prefix}/lib
+includedir=\${prefix}/include
+
+Name: $1
+Description: $2
+Version: $(awk -F '"' '/^version/ { print $2; exit }' Cargo.toml)
+Libs: -L\${libdir} -l$1
+Cflags: -I\${includedir}
+END
+    file 644 "$place" "$PREFIX/lib/pkgconfig/$1.pc"
+    rm "$place"
+}
+
 keep() {
     into "$doc"
     printf '%s' "$noted" >"$list"
@@ -81,9 +100,16 @@ install_all() {
         file 755 "$built/libpmfs_c.so" "$PREFIX/lib/libpmfs.so.0"
         link libpmfs.so.0 "$PREFIX/lib/libpmfs.so"
         file 644 crates/pmfs-capi/include/pmfs.h "$PREFIX/include/pmfs.h"
+        package_config pmfs "A file system in user space, on persistent memory"
     fi
     if [ -e "$built/libpmfs_shim.so" ]; then
         file 644 "$built/libpmfs_shim.so" "$PREFIX/lib/pmfs/libpmfs_shim.so"
+    fi
+    if [ -e "$built/libpmkv_c.so" ]; then
+        file 755 "$built/libpmkv_c.so" "$PREFIX/lib/libpmkv.so.0"
+        link libpmkv.so.0 "$PREFIX/lib/libpmkv.so"
+        file 644 crates/pmkv-capi/include/pmkv.h "$PREFIX/include/pmkv.h"
+        package_config pmkv "A persistent heap: objects and transactions in mapped files"
     fi
     for name in mount.pmfs mount.fuse.pmfs umount.pmfs fsck.pmfs mkfs.pmfs; do
         link "$PREFIX/bin/pmfs" "$HELPERDIR/$name"

@@ -24,6 +24,7 @@ python3 python3
 e2fsprogs mkfs.ext4
 attr setfattr
 acl setfacl
+pkgconf pkg-config
 man-db man
 groff groff
 binutils strip

@@ -53,10 +53,25 @@ in_an_empty_place() {
     cc -I "$at/usr/local/include" "$place/hello.c" -L "$at/usr/local/lib" -lpmfs -o "$place/hello"
     [ "$(LD_LIBRARY_PATH=$at/usr/local/lib "$place/hello" "$place/hello.pool")" = hello ]
     rm "$place/hello.pool"
+    # The heap's library, found as pkg-config says, below DESTDIR.
+    mapfile -t flags < <(pc pmkv | xargs -n 1)
+    cc -Wall -Werror crates/pmkv-capi/examples/bank.c "${flags[@]}" -o "$place/bank"
+    mapfile -t flags < <(pc pmfs | xargs -n 1)
+    cc -Wall -Werror crates/pmfs-capi/examples/hello.c "${flags[@]}" -o "$place/hello"
+    LD_LIBRARY_PATH=$at/usr/local/lib timeout -s KILL 1 "$place/bank" "$place/bank.heap" >"$place/said" || true
+    LD_LIBRARY_PATH=$at/usr/local/lib timeout -s KILL 1 "$place/bank" "$place/bank.heap" >>"$place/said" || true
+    [ "$(grep -c ' transfers so far, and every one is whole' "$place/said")" = 2 ] && ! tail -n 1 "$place/said" | grep -q '^0 '
+    rm "$place/bank.heap"
+    man -M "$at/usr/local/share/man" 3 libpmkv | grep -q 'pmheap_tx_commit'
     [ -s "$at/usr/local/share/doc/pmfs/LICENSE-MIT" ]
     man -M "$at/usr/local/share/man" 8 mount.pmfs | grep -q 'mount -t pmfs'
     make -s uninstall DESTDIR="$at"
     [ -z "$(tree "$at")" ]
+}
+
+# pc LIBRARY: the flags that pkg-config has of it, below DESTDIR.
+pc() {
+    PKG_CONFIG_SYSROOT_DIR=$at PKG_CONFIG_PATH=$at/usr/local/lib/pkgconfig pkg-config --cflags --libs "$1"
 }
 
 twice() {
@@ -169,7 +184,7 @@ real_paths() {
 mkdir -p "$BUILT" "$place/paths"
 cp "$pmfs" "$BUILT/pmfs" || exit 1
 # What `make build` has, and `cargo test` may not: the libraries.
-for library in libpmfs_c.so libpmfs_shim.so; do
+for library in libpmfs_c.so libpmkv_c.so libpmfs_shim.so; do
     for made in "$(dirname "$pmfs")"{,/deps}/$library; do
         [ ! -e "$made" ] || cp "$made" "$BUILT/$library"
     done

@@ -1,6 +1,6 @@
 //! Manual pages: pmfs(1), pmkv(1), one of each of their commands, and in section 8 the names by
 //! which mount(8), umount(8), fsck(8) and mkfs(8) call `pmfs`, each of which leads to a command's
-//! page.
+//! page; and libpmkv(3), which stands beside the library.
 
 use std::fs;
 use std::path::Path;
@@ -15,6 +15,9 @@ struct Called {
     name: &'static str,
     text: &'static str,
 }
+
+/// The page of the heap's library for C.
+const LIBPMKV: &str = include_str!("../../crates/pmkv-capi/man/libpmkv.3");
 
 const CALLED: &[Called] = &[
     Called {
@@ -61,7 +64,7 @@ The size may follow the pool then. Without a unit it counts KiB, as with mkfs.ex
     },
 ];
 
-/// Writes the pages into `dir`/man1 and `dir`/man8, which are made if need be.
+/// Writes the pages into `dir`/man1, `dir`/man3 and `dir`/man8, which are made if need be.
 ///
 /// # Errors
 /// Files that can't be written.
@@ -85,6 +88,7 @@ pub fn write(dir: &Path) -> Result<()> {
         let target = format!(".so man1/pmfs-{}.1\n", called.command);
         put("8", called.name, &target)?;
     }
+    put("3", "libpmkv", LIBPMKV)?;
     Ok(())
 }
 

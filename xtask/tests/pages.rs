@@ -82,7 +82,7 @@ fn each_command_has_a_page_with_its_arguments() {
 #[test]
 fn groff_has_no_complaint() {
     let dir = pages();
-    for section in ["man1", "man8"] {
+    for section in ["man1", "man3", "man8"] {
         for name in files(&dir.path().join(section)) {
             let page = dir.path().join(section).join(&name);
             // -s follows .so, from the directory above man1, as man(1) does.
@@ -102,6 +102,28 @@ fn groff_has_no_complaint() {
             );
         }
     }
+}
+
+/// Goal: the page of a library has all of its functions, as they are declared. Method: the header's
+/// declarations are looked for, with the spaces of both in one form.
+#[test]
+fn the_library_s_page_has_every_function() {
+    let dir = pages();
+    let form = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let page = fs::read_to_string(dir.path().join("man3/libpmkv.3")).unwrap();
+    let page = form(&page);
+    let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/pmkv-capi/include/pmkv.h");
+    let header = fs::read_to_string(header).unwrap();
+    let mut count = 0;
+    for part in header.split(';') {
+        // A declaration stands behind the last comment.
+        let code = form(part.rsplit("*/").next().unwrap());
+        if code.contains("pmheap_") && code.ends_with(')') {
+            assert!(page.contains(&format!("{code};")), "{code}");
+            count += 1;
+        }
+    }
+    assert_eq!(count, 28);
 }
 
 /// The name and the few words about it, which apropos(1) lists, have to stand in one line.

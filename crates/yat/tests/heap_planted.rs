@@ -1,12 +1,14 @@
 //! Goal: the heap's workloads find the bugs that the heap can be given on purpose, each of them.
 //! Method: one is selected after the other; the workloads are explored until one sees something
-//! wrong, first without crashes of recoveries, and killed at each store. The selection is the
+//! wrong, first without crashes of recoveries, and killed at each store; or histories of three
+//! processes do. The selection is the
 //! process's: one test alone.
 
 use pmlib::planted::{BUGS, select};
 use yat::explore::{Options, explore};
-use yat::heap::kill::{Finds, What, kill_everywhere, race_everywhere};
-use yat::heap::{containers, cut, killed, mended, recovered, sets, shared};
+use yat::heap::histories::round;
+use yat::heap::kill::{Finds, OnHeap, What, kill_everywhere, race_everywhere};
+use yat::heap::{containers, containers_killed, cut, killed, mended, recovered, sets, shared};
 use yat::program::Program;
 
 /// Which workload finds something, after how many images.
@@ -25,17 +27,42 @@ fn found(workloads: &[impl Program], depth: usize) -> Option<(String, u64)> {
     })
 }
 
-/// Which kill finds something: the workload, and what was wrong.
+/// Which kill of transactions finds something.
 fn found_by_kill() -> Option<(String, u64)> {
     if let Err(text) = race_everywhere(&killed()[10]) {
         return Some((text, 0));
     }
-    killed().iter().find_map(|program| {
+    found_by_kills_of(&killed())
+}
+
+/// Which kill finds something: the workload, and what was wrong.
+fn found_by_kills_of(programs: &[impl OnHeap]) -> Option<(String, u64)> {
+    programs.iter().find_map(|program| {
         (0..program.steps()).find_map(|step| {
             let kills = kill_everywhere(program, What::Step(step), Finds::Looking);
             kills.err().map(|text| (text, 0))
         })
     })
+}
+
+/// A bug that only kills of containers' calls are to find.
+const OF_A_KILL: &str = "bug-end-settled-unflushed";
+
+/// Rounds of histories that are enough for a bug that they are to find.
+const ROUNDS: u64 = 2000;
+
+/// A bug that a single process does not see, and others that histories are to find too.
+const ALONE: &str = "bug-view-of-two-moments";
+const TOO: [&str; 4] = [
+    "bug-log-unfenced",
+    "bug-queue-front-before-record",
+    "bug-redo-log-unfenced",
+    "bug-vec-length-before-record",
+];
+
+/// Which round of three processes finds something.
+fn found_by_histories() -> Option<(String, u64)> {
+    (0..ROUNDS).find_map(|seed| round(seed).err().map(|text| (text, seed)))
 }
 
 /// First words of bugs' names that workloads of containers and named roots are to find.
@@ -53,7 +80,17 @@ fn each_is_found() {
         };
         let name = bug.name.strip_prefix("bug-").unwrap_or(bug.name);
         let is_rescue = bug.name.contains("rescue") || bug.name.contains("the-dead");
-        let seen = if is_rescue {
+        if TOO.contains(&bug.name) {
+            match found_by_histories() {
+                Some((_, round)) => println!("{}: in round {round} of histories", bug.name),
+                None => missed.push(bug.name),
+            }
+        }
+        let seen = if bug.name == ALONE {
+            found_by_histories()
+        } else if bug.name == OF_A_KILL {
+            found_by_kills_of(&containers_killed())
+        } else if is_rescue {
             found_by_kill()
         } else if CONTAINERS.iter().any(|word| name.starts_with(word)) {
             found(&containers(), 0)

@@ -93,4 +93,8 @@ bugs! {
         "an entry is in neither half of a tree's node that was split";
     "bug-tree-join-drops-an-entry",
         "an entry of a tree's node is lost when the node is joined with a neighbour";
+    "bug-view-of-two-moments",
+        "a view is believed though a commit came between";
+    "bug-end-settled-unflushed",
+        "a log's end that was looked for is told before its last record is durable";
 }

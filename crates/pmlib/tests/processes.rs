@@ -1,8 +1,8 @@
 //! Goal: any number of processes use one heap, and one that is killed at whatever moment harms
 //! nobody. Method: this program is run again as the others, which move units between accounts,
 //! replace objects and are killed at random; the sum stays, what was acknowledged is there, and no
-//! byte is lost. How long they wait for locks is told. `PMLIB_TORTURE_SECONDS` makes it longer, with 16 processes and 10 kills a second;
-//! `PMLIB_TORTURE_SEED` makes its choices again.
+//! byte is lost. How long they wait for locks is told. `PMLIB_TORTURE_SECONDS` makes it longer,
+//! with 16 processes and 10 kills a second; `PMLIB_TORTURE_SEED` makes its choices again.
 
 use pmlib::{Error, Heap, Options, Stalled, Tx};
 use rustix::process::{Pid, Signal, kill_process};

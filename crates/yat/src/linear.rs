@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(explain(&Word(0), &history(1)), Err(4));
     }
 
-    /// What was cut off has happened or has not, and stays so.
+    /// A call that was cut off has happened or has not, and stays so.
     #[test]
     fn a_call_that_was_cut_off_may_be_there() {
         let history = |first, second| {

@@ -1,8 +1,8 @@
 //! Goal: a process killed at any store harms none of those that share its heap: what it did is
 //! wholly done or wholly undone, what it held is free, no room is lost, and what others saw
 //! survives power. Method: the kill model, exhaustive over stores, flushes and fences, of
-//! transactions, of containers' calls, of attaching, of leaving, and of a rescue. One call in four (`YAT_HEAP_ONE_IN`) is
-//! tried, another part each day (`YAT_SEED`).
+//! transactions, of containers' calls, of attaching, of leaving, and of a rescue. One call in four
+//! (`YAT_HEAP_ONE_IN`) is tried, another part each day (`YAT_SEED`).
 
 use yat::campaign::{number, seed_of_the_day};
 use yat::heap::kill::{Finds, Kills, OnHeap, What, kill_everywhere, race_everywhere};

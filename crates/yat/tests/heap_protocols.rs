@@ -26,7 +26,7 @@ use std::sync::atomic::AtomicU64 as AtomicU64Std;
 /// One step of a commit that others see, in lane 0; it changes a word in each of two chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// What the lane's last record has stored is flushed.
+    /// A flush of what the lane's last record has stored.
     FlushOwed,
     /// The record is stored.
     Record,
@@ -259,7 +259,7 @@ struct Chunks {
 }
 
 impl Chunks {
-    /// What readers see of commits, each of which stores the next number in both chunks.
+    /// The part of a commit that readers see; it stores a number in both chunks.
     fn commit(&self, steps: &[Step], value: u64) {
         for step in steps {
             match *step {

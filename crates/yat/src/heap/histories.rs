@@ -546,7 +546,7 @@ impl World {
     /// Reads everything, by nobody beside, and looks whether all of the heap is accounted for.
     fn read_all(&mut self) -> Result<(), String> {
         let heap = Heap::open(&self.path, &options()).map_err(text)?;
-        // What was cut off has happened by now, or never.
+        // A call that was cut off has happened by now, or never.
         let ended = self.clock + 1;
         for event in self.history.iter_mut().filter(|event| event.ended == 0) {
             event.ended = ended;

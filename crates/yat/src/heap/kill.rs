@@ -399,7 +399,7 @@ impl<'a, P: OnHeap> Arena<'a, P> {
         self.third.end()?;
         P::check_all(&self.other)?;
         let seen = P::look(&self.other).map_err(text)?;
-        // Whoever looks for a log's end makes it durable before it is seen.
+        // A look for a log's end makes it durable before it is seen.
         let trace = self.survivor.recorder.stop();
         for event in &trace.events {
             pending.apply(&trace, event);

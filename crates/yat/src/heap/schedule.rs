@@ -15,7 +15,7 @@ thread_local! {
 
 /// Threads of a run.
 pub(super) const THREADS: usize = 3;
-/// Of so many loads, and of so many other steps, one may be where another thread goes on.
+/// One load in so many, and one other step, may be where another thread goes on.
 const LOADS: u64 = 12;
 const OTHERS: u64 = 4;
 
@@ -202,7 +202,7 @@ impl Schedule {
         match state.crash {
             Crash::KillAll(at) | Crash::Power(at) if steps >= at && !state.is_over => {
                 state.is_over = true;
-                // What is done from here on is done by nobody.
+                // Nobody does what is done from here on.
                 self.recorder.pause();
             }
             _ => {}

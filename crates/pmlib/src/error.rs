@@ -161,6 +161,12 @@ pub enum Error {
     /// Transactions wait for each other in a circle.
     #[error("waiting for this lock would never end: its holder waits for this transaction")]
     Deadlock,
+    /// A container's call failed in a transaction that went on without minding it, and may have
+    /// left half of its change. Nothing has happened.
+    #[error(
+        "a call of a container failed in this transaction: return its error, or run the call in `Tx::nested`"
+    )]
+    Spoiled,
     /// A transaction inside one of the same thread.
     #[error("this thread has a transaction of this heap: use its `nested`")]
     Nested,

@@ -63,6 +63,8 @@ pub(crate) struct Plan {
     pub(crate) marks: Vec<(u64, u64)>,
     /// New objects are durable before the record.
     pub(crate) is_apart: bool,
+    /// A call of a container has failed and may have left half of its change.
+    pub(crate) is_spoiled: bool,
 }
 
 impl Plan {
@@ -79,13 +81,15 @@ impl Plan {
             names,
             marks,
             is_apart,
+            is_spoiled,
         } = self;
         copies.clear();
         made.clear();
         unmade.clear();
         freed.clear();
         claims.clear();
-        (*root, *names, *is_apart) = (None, None, false);
+        (*root, *names) = (None, None);
+        (*is_apart, *is_spoiled) = (false, false);
         marks.clear();
     }
 
@@ -557,6 +561,9 @@ impl<'h> Tx<'h> {
     fn store(&mut self) -> Result<()> {
         let core = self.core;
         let Work { plan, change, .. } = &mut *self.work;
+        if plan.is_spoiled {
+            return Err(Error::Spoiled);
+        }
         plan.note_changes(core, change)?;
         plan.store_fresh(core, change)?;
         if !change.is_empty() {

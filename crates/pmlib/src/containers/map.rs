@@ -72,7 +72,7 @@ impl<K, V> Default for PMap<K, V> {
     }
 }
 
-impl<K: PmSafe, V: PmSafe> PmSafe for PMap<K, V> {
+impl<K: Key, V: PmSafe> PmSafe for PMap<K, V> {
     const FINGERPRINT: u64 = mix(mix(of_text("PMap"), K::FINGERPRINT), V::FINGERPRINT);
 
     /// Shows the objects that its head leads to; what entries point to is not seen from here.
@@ -100,13 +100,13 @@ fn hash_of<K: Key>(seed: u64, name: &K::Name) -> u64 {
 }
 
 /// A head, whose numbers can be.
-fn head<K: PmSafe, V: PmSafe>(view: &View<'_>, place: Field<PMap<K, V>>) -> Result<MapRaw> {
+fn head<K: Key, V: PmSafe>(view: &View<'_>, place: Field<PMap<K, V>>) -> Result<MapRaw> {
     let raw = view.read(place)?.raw;
     buckets::test(view, &raw, place.place())?;
     Ok(raw)
 }
 
-fn write_head<K: PmSafe, V: PmSafe>(
+fn write_head<K: Key, V: PmSafe>(
     tx: &mut Tx<'_>,
     place: Field<PMap<K, V>>,
     raw: MapRaw,
@@ -513,7 +513,8 @@ impl<W: Within, K: Key, V: PmSafe> At<W, PMap<K, V>> {
     /// Takes all entries away and gives back all room.
     ///
     /// # Errors
-    /// Those of [`At::insert`].
+    /// Those of [`At::insert`]. A record of so many objects needs room itself: in a full heap it
+    /// may find none, and [`At::remove`] does.
     pub fn clear(&mut self) -> Result<()> {
         let place = self.place;
         self.within.change(place.place(), |tx| clear(tx, place))

@@ -9,8 +9,8 @@
 //! - A head of zeros is an empty container; so a root or a struct of zeros has empty ones.
 //! - A container owns what its head leads to. Its `clear` gives that back; freeing the object with
 //!   the head does not.
-//! - After an error of a call in a transaction, but for `Index` and `NoRecord`, the transaction is
-//!   to be ended or the call to be one of [`Tx::nested`].
+//! - After an error of a change in a transaction, but for `Index` and `NoRecord`, the transaction can
+//!   only come to nothing ([`Error::Spoiled`]), unless the call is one of [`Tx::nested`].
 //! - Nothing that is read is believed: an offset, a length or a position that can't be is
 //!   [`Error::Damaged`], with the place of what says so.
 
@@ -149,7 +149,14 @@ impl sealed::Within for &mut Tx<'_> {
 
     fn change<R>(&mut self, key: RawP, body: impl FnOnce(&mut Tx<'_>) -> Result<R>) -> Result<R> {
         self.lock(key)?;
-        body(self)
+        let done = body(self);
+        // The two are told before anything is changed.
+        if let Err(error) = &done
+            && !matches!(error, Error::Index { .. } | Error::NoRecord { .. })
+        {
+            self.work.plan.is_spoiled = true;
+        }
+        done
     }
 }
 

@@ -74,7 +74,7 @@ impl<K, V> Default for PTree<K, V> {
     }
 }
 
-impl<K: PmSafe, V: PmSafe> PmSafe for PTree<K, V> {
+impl<K: Key, V: PmSafe> PmSafe for PTree<K, V> {
     const FINGERPRINT: u64 = mix(mix(of_text("PTree"), K::FINGERPRINT), V::FINGERPRINT);
 
     /// Shows its root's node; what entries point to is not seen from here.
@@ -86,7 +86,7 @@ impl<K: PmSafe, V: PmSafe> PmSafe for PTree<K, V> {
 }
 
 /// A head, whose numbers can be.
-pub(super) fn head<K: PmSafe, V: PmSafe>(
+pub(super) fn head<K: Key, V: PmSafe>(
     view: &View<'_>,
     place: Field<PTree<K, V>>,
 ) -> Result<TreeRaw> {
@@ -95,7 +95,7 @@ pub(super) fn head<K: PmSafe, V: PmSafe>(
     Ok(raw)
 }
 
-fn write_head<K: PmSafe, V: PmSafe>(
+fn write_head<K: Key, V: PmSafe>(
     tx: &mut Tx<'_>,
     place: Field<PTree<K, V>>,
     raw: TreeRaw,
@@ -606,7 +606,8 @@ impl<W: Within, K: Key, V: PmSafe> At<W, PTree<K, V>> {
     /// Takes all entries away and gives back all room.
     ///
     /// # Errors
-    /// Those of [`At::insert`].
+    /// Those of [`At::insert`]. A record of so many objects needs room itself: in a full heap it
+    /// may find none, and [`At::remove`] does.
     pub fn clear(&mut self) -> Result<()> {
         let place = self.place;
         self.within.change(place.place(), |tx| clear(tx, place))

@@ -8,7 +8,9 @@ use pmlib::planted::{BUGS, select};
 use yat::explore::{Options, explore};
 use yat::heap::histories::round;
 use yat::heap::kill::{Finds, OnHeap, What, kill_everywhere, race_everywhere};
-use yat::heap::{containers, containers_killed, cut, killed, mended, recovered, sets, shared};
+use yat::heap::{
+    containers, containers_killed, cut, killed, mapped, mended, recovered, sets, shared,
+};
 use yat::program::Program;
 
 /// Which workload finds something, after how many images.
@@ -67,6 +69,8 @@ fn found_by_histories() -> Option<(String, u64)> {
 
 /// First words of bugs' names that workloads of containers and named roots are to find.
 const CONTAINERS: [&str; 6] = ["root", "vec", "string", "log", "segment", "queue"];
+/// The same of maps and trees.
+const MAPS: [&str; 2] = ["map", "tree"];
 
 #[test]
 fn each_is_found() {
@@ -98,6 +102,8 @@ fn each_is_found() {
             found(&cut(), 0)
         } else if name.starts_with("mended") {
             found(&mended(), 0)
+        } else if MAPS.iter().any(|word| name.starts_with(word)) {
+            found(&mapped(), 0)
         } else {
             by_power()
         };

@@ -11,11 +11,14 @@ pub mod histories;
 pub mod kept;
 mod kept_sets;
 pub mod kill;
+pub mod maps;
+mod maps_sets;
 mod mended;
 mod schedule;
 mod sets;
 
 pub use kept_sets::{containers, containers_killed, reopened};
+pub use maps_sets::{mapped, mapped_recovered};
 pub use mended::{Repairs, cut, mended};
 pub use sets::{killed, recovered, sets, shared, shared_recovered};
 

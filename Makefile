@@ -8,7 +8,7 @@ export PREFIX DESTDIR HELPERDIR ZSHDIR
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build install uninstall deb demo test test-guest test-media check-long compare-cost yat bench bench-quick fuzz fmt lint clean
+.PHONY: help bootstrap build install uninstall deb demo test test-guest test-media check-long compare-cost yat bench bench-quick miri fuzz fmt lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ test-guest: bootstrap build ## The suites on the oldest kernel, Debian's 6.1, in
 test-media: bootstrap build ## Pools on emulated NVDIMMs in a virtual machine whose power is cut
 	@sh tests/bootstrap.sh media
 	@bash tests/media.sh
+
+miri: ## The heap's unit tests that touch no mapping, under Miri (nightly)
+	@bash tests/miri.sh
 
 fuzz: bootstrap ## Damaged pools by libFuzzer, for an hour or PMFS_FUZZ_SECONDS
 	@bash tests/fuzz.sh

@@ -52,6 +52,7 @@ campaign "histories" '^([0-9]+ histories|YAT_HISTORY_SEED=)' \
     cargo test --release -p yat --test heap_histories -- --nocapture some_order
 campaign "refused types" '^test result' \
     cargo test -p pmlib --test refused -- --ignored
+campaign "Miri" '^test result' bash tests/miri.sh
 campaign "crash states" '^(Atomic|Ordered|Looking|Waiting): ' \
     env YAT_HEAP_ONE_IN=1 cargo test --release -p yat -- --nocapture --test-threads=1
 campaign "yat" '^[0-9]+ (workloads|mutants)' env PMFS_YAT_MINUTES="${PMFS_YAT_MINUTES:-0}" bash tests/yat.sh

@@ -148,8 +148,8 @@ mod tests {
         }
     }
 
-    /// Goal: a place is found by a multiplication as by a division. Method: every byte of a chunk of
-    /// each class, and some behind it.
+    /// Goal: a place is found by a multiplication as by a division. Method: every byte of a chunk
+    /// of each class, and some behind it.
     #[test]
     fn places_are_found() {
         for (class, bytes) in CLASS_BYTES.into_iter().enumerate() {

@@ -238,7 +238,7 @@ impl Core {
         }
     }
 
-    /// Which chunks a change locks. What it stores in place is asked for.
+    /// Notes the chunks that a change locks, and asks for the lines that it stores in place.
     fn note_chunks(&self, lane: &mut Lane, change: &Change) {
         lane.chunks.clear();
         for step in change.entries.steps() {

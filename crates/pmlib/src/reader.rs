@@ -226,7 +226,7 @@ impl Core {
             std::thread::sleep(NAP);
             let waited = since.get_or_insert_with(Instant::now).elapsed();
             let wait = self.waits_for_member(reader, line, waited);
-            // Who was to end the change may have ended it, and have left, before it was asked for.
+            // Its member may have ended the change, and have left, before it was asked for.
             if self.mem.load_cached(line + SEQUENCE_OFFSET) == sequence && self.is_run(run) {
                 wait?;
             }

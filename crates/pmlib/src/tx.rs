@@ -551,7 +551,7 @@ impl<'h> Tx<'h> {
         core.enter()?;
         let window = core.mem.window();
         let done = self.store();
-        // What it holds is given back in the same window.
+        // Its locks and its lane are given back in the same window.
         drop(self);
         drop(window);
         done

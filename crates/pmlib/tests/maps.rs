@@ -413,7 +413,7 @@ fn a_call_that_fails_spoils_its_transaction() {
     for key in [10, 20, 30, 40] {
         heap.at(tree).insert(&key, key).unwrap();
     }
-    // Of a node's size.
+    // Objects of a node's size.
     let mut filling = Vec::new();
     let full = loop {
         match heap.tx(|tx| tx.alloc(104)) {

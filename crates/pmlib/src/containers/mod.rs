@@ -9,8 +9,8 @@
 //! - A head of zeros is an empty container; so a root or a struct of zeros has empty ones.
 //! - A container owns what its head leads to. Its `clear` gives that back; freeing the object with
 //!   the head does not.
-//! - After an error of a change in a transaction, but for `Index` and `NoRecord`, the transaction can
-//!   only come to nothing ([`Error::Spoiled`]), unless the call is one of [`Tx::nested`].
+//! - After an error of a change in a transaction, but for `Index` and `NoRecord`, the transaction
+//!   can only come to nothing ([`Error::Spoiled`]), unless the call is one of [`Tx::nested`].
 //! - Nothing that is read is believed: an offset, a length or a position that can't be is
 //!   [`Error::Damaged`], with the place of what says so.
 

@@ -44,7 +44,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Of leaves (`level` 0) or of other nodes.
+    /// The shape of leaves (`level` 0) or of other nodes.
     pub fn of<K, V>(raw: &TreeRaw, level: u32) -> Shape {
         let rest = match level {
             0 => (size_of::<V>() as u64).next_multiple_of(8),

@@ -249,7 +249,7 @@ fn split<K: Key>(
         (true, true) => count,
         (true, false) => count - 1,
     };
-    // Of a node above the leaves the middle key goes up, and its child is the right one's first.
+    // The middle key of a node above the leaves goes up, and its child is the right one's first.
     let mut middle = None;
     let mut right = if is_leaf {
         Node::make(tx, left.shape, 0, 0)?
@@ -430,7 +430,8 @@ fn even_leaves(tx: &mut Tx<'_>, left: &mut Node, right: &mut Node) -> Result<()>
     Ok(())
 }
 
-/// The same of nodes above leaves, through the key between them; answers the key that is there then.
+/// The same of nodes above leaves, through the key between them; answers the key that is there
+/// then.
 fn even_inner<K: Key>(tx: &mut Tx<'_>, left: &mut Node, right: &mut Node, mut key: K) -> Result<K> {
     while left.count() + 1 < right.count() {
         let first = right.child::<K>(&View::within(tx), 0)?;

@@ -202,19 +202,19 @@ pub fn building_on(mode: DataMode) -> Vec<Pair> {
 }
 
 /// A call that gives blocks back, and beside it so many overwrites on a pool nearly full that every
-/// free block is had once. They are of three blocks each: one alone would be put where the lane's
-/// spare block is, and that would be the only one that is ever had.
+/// free block is had once. All overwrites are of three blocks: one alone would be put where the
+/// lane's spare block is, and that would be the only one that is ever had, or given back.
 #[must_use]
 pub fn on_a_full_pool(mode: DataMode) -> Vec<Pair> {
     let fill = "append d/sparse 65536; ".repeat(128);
     // The block at which it was full is not the same each time.
     let setup = format!("{FILES}; {fill} truncate d/sparse 7700000");
-    let writes: Vec<String> = (16..116)
+    let writes: Vec<String> = (16..216)
         .map(|at| format!("write d/sparse {} 12288", at * 12288))
         .collect();
     let writes = writes.join("; ");
     let firsts = [
-        "write d/large 8192 4096",
+        "write d/large 4096 12288",
         "truncate d/large 0",
         "unlink d/large",
     ];

@@ -75,6 +75,8 @@ fn killed(pair: &Pair, step: u64, allowed: &[Tree], dir: &Path) -> Result<bool, 
     let mut watched = shared(pair.mode, 1_000_000);
     watched.observer = Some(stopper.clone());
     let fs = Fs::open(&path, &watched).map_err(words)?;
+    // Each round takes the same steps: a lane of the rounds' choice would have others.
+    pmfs::prefer_lane(0);
     pair.set_up(&fs);
     let marked = Marked::new();
     stopper.left.store(step, Ordering::SeqCst);
@@ -87,6 +89,7 @@ fn killed(pair: &Pair, step: u64, allowed: &[Tree], dir: &Path) -> Result<bool, 
     // Dropped as a process drops it: its locks go, nothing is stored.
     drop(fs);
     drop(marked);
+    pmfs::prefer_lane(1);
     pair.run(&other, 1);
     other.recover_dead().map_err(words)?;
     one_of(&other, allowed)?;

@@ -80,7 +80,7 @@ enum pmheap_code {
     PMHEAP_E_TOO_SMALL = 32,
     /* The heap is damaged. */
     PMHEAP_E_DAMAGED = 33,
-    /* The heap can't be changed, or not be opened so. */
+    /* The heap was opened to be read. */
     PMHEAP_E_READ_ONLY = 34,
     /* Another process attaches or leaves, for too long. */
     PMHEAP_E_BUSY = 35,
@@ -88,6 +88,10 @@ enum pmheap_code {
     PMHEAP_E_PROCESSES = 36,
     /* Those who have the heap can't share it with this process, or it is a copy. */
     PMHEAP_E_APART = 37,
+    /* Opened to be read: its last user was killed, and it has to be opened once to write. */
+    PMHEAP_E_RECOVERY = 38,
+    /* Opened to be read: it has become shorter since. */
+    PMHEAP_E_SHORTER = 39,
 
     /* The path or the rights to it are wrong. */
     PMHEAP_E_OPEN = 40,
@@ -116,7 +120,7 @@ struct pmheap_options {
     uint32_t lanes;
     /* pmheap_create: processes that may have it at once, one less than these; 0: by the size. */
     uint32_t processes;
-    /* Not 0: nothing is to be changed. */
+    /* pmheap_open, not 0: it is only read. The file may be one that this user can't write. */
     uint32_t read_only;
     /* pmheap_create, not 0: in memory of this process, with NULL for a path; nothing lasts. */
     uint32_t is_private;

@@ -36,6 +36,8 @@ pub enum Code {
     Busy = 35,
     Processes = 36,
     Apart = 37,
+    Recovery = 38,
+    Shorter = 39,
     Open = 40,
     Exists = 41,
     Space = 42,
@@ -80,6 +82,8 @@ fn code_of(error: &Error) -> Code {
         Error::Foreign { .. } => Code::Foreign,
         Error::Version { .. } | Error::Features { .. } => Code::Version,
         Error::ReadOnly => Code::ReadOnly,
+        Error::NeedsRecovery { .. } => Code::Recovery,
+        Error::Shorter => Code::Shorter,
         Error::TooSmall { .. } => Code::TooSmall,
         Error::Damaged { .. } => Code::Damaged,
         Error::Busy { .. } => Code::Busy,
@@ -189,12 +193,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_heap_has_a_code() {
-        assert_eq!(
-            done(|| Err(Failure::Heap(Error::Broken))),
-            pmheap_last_code()
-        );
-        assert_eq!(pmheap_last_code(), Code::Broken);
+    fn a_heap_that_is_not_as_it_was_has_a_code() {
+        let errors = [
+            (Error::Broken, Code::Broken),
+            (Error::Shorter, Code::Shorter),
+        ];
+        for (error, code) in errors {
+            assert_eq!(done(|| Err(Failure::Heap(error))), code);
+            assert_eq!(pmheap_last_code(), code);
+        }
     }
 
     /// Goal: a panic ends at the library's edge. Method: a body that panics.

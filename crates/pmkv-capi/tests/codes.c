@@ -243,16 +243,25 @@ static void files(void)
     FAILS(PMHEAP_E_OPEN, pmheap_open("/nowhere/at/all", NULL));
     FAILS(PMHEAP_E_OPEN, pmheap_open(place, NULL));
 
-    /* Nothing is to be changed: where a heap can't be opened so, that is said; else by changes. */
     memset(&options, 0, sizeof options);
     options.read_only = 1;
+    IS(chmod(path, 0400) == 0);
     pmheap_t *read_only = pmheap_open(path, &options);
-    if (read_only == NULL) {
-        FAILS(PMHEAP_E_READ_ONLY, pmheap_open(path, &options));
-    } else {
-        FAILS(PMHEAP_E_READ_ONLY, pmheap_tx_begin(read_only));
-        OK(pmheap_close(read_only));
-    }
+    IS(read_only != NULL && pmheap_size_of(read_only, object) == 64);
+    FAILS(PMHEAP_E_READ_ONLY, pmheap_tx_begin(read_only));
+    FAILS(PMHEAP_E_READ_ONLY, pmheap_root(read_only, "missing", 8, 1));
+    OK(pmheap_close(read_only));
+    IS(chmod(path, 0600) == 0);
+    FAILS(PMHEAP_E_READ_ONLY, pmheap_create("/dev/shm/none", &options));
+    /* Its only user ends without closing it. */
+    pid_t child = fork();
+    if (child == 0)
+        _exit(pmheap_open(path, NULL) == NULL);
+    int status = -1;
+    IS(waitpid(child, &status, 0) == child && status == 0);
+    FAILS(PMHEAP_E_RECOVERY, pmheap_open(path, &options));
+    IS((heap = pmheap_open(path, NULL)) != NULL);
+    OK(pmheap_close(heap));
     options.is_private = 1;
     FAILS(PMHEAP_E_READ_ONLY, pmheap_create(NULL, &options));
 

@@ -6,8 +6,8 @@
 //! same boot: all that was stored is there then.
 
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use pmem::Pmem;
 use pmem::slots::{ByteLock, Probe, Prober};
@@ -28,6 +28,7 @@ use crate::heap::{Options, read_header, set_word};
 use crate::layout::{Places, Spans};
 use crate::packed::checked_value;
 use crate::reader::{Look, Reader};
+use crate::seen::Seen;
 use crate::shared::{Memory, Record, this_run};
 use crate::space::Space;
 
@@ -162,6 +163,7 @@ impl Core {
         Core {
             share: Share::new(memory, prober, member),
             key: Key::new(header.seed),
+            seen: Arc::new(Seen::new(header.chunks)),
             header,
             places,
             spans: Spans::new(header),

@@ -35,7 +35,7 @@ impl Change {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.entries.words().is_empty() && self.table.is_empty()
+        self.entries.is_empty() && self.table.is_empty()
     }
 
     /// Makes a claimed chunk one of objects, of which there are none. Before any of its bits is

@@ -59,19 +59,18 @@ impl Copies {
     pub fn make(&mut self, start: u64, size: u64) {
         let at = self.words.len();
         self.words.resize(at + (size / WORD_BYTES) as usize, 0);
-        self.insert(Copy {
+        let copy = Copy {
             start,
             end: start + size,
             at,
             kind: Kind::Fresh,
-        });
+        };
+        self.copies.insert(self.place(start), copy);
     }
 
-    fn insert(&mut self, copy: Copy) {
-        let place = self
-            .copies
-            .partition_point(|other| other.start < copy.start);
-        self.copies.insert(place, copy);
+    /// Where a copy of a range from `start` on is to be among all, which nothing overlaps.
+    fn place(&self, start: u64) -> usize {
+        self.copies.partition_point(|other| other.start < start)
     }
 
     /// Forgets what is copied of a range, which is an object.
@@ -118,9 +117,41 @@ impl Copies {
         load: impl Fn(u64, &mut [u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let end = start + bytes.len() as u64;
-        let (first, last) = (start.next_multiple_of(WORD_BYTES), end & !(WORD_BYTES - 1));
         let here = self.overlapping(start, end);
-        if first >= last || !here.is_empty() {
+        let is_whole = (start | end).is_multiple_of(WORD_BYTES) && start < end;
+        if !is_whole || !here.is_empty() {
+            return self.write_ragged(start, bytes, here.is_empty(), load);
+        }
+        self.write_words(here.start, start, bytes);
+        Ok(())
+    }
+
+    /// Writes over whole words that no copy has yet; it is to be the copy at `place`.
+    fn write_words(&mut self, place: usize, start: u64, bytes: &[u8]) {
+        let copy = Copy {
+            start,
+            end: start + bytes.len() as u64,
+            at: self.words.len(),
+            kind: Kind::Written,
+        };
+        let (words, _) = bytes.as_chunks::<8>();
+        self.words
+            .extend(words.iter().map(|&word| u64::from_ne_bytes(word)));
+        self.copies.insert(place, copy);
+    }
+
+    /// Writes over words in part, or over what is copied already (then it is not `new`).
+    #[cold]
+    fn write_ragged<E>(
+        &mut self,
+        start: u64,
+        bytes: &[u8],
+        new: bool,
+        load: impl Fn(u64, &mut [u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let end = start + bytes.len() as u64;
+        let (first, last) = (start.next_multiple_of(WORD_BYTES), end & !(WORD_BYTES - 1));
+        if first >= last || !new {
             self.edit(start, end, load)?.copy_from_slice(bytes);
             return Ok(());
         }
@@ -132,16 +163,8 @@ impl Copies {
         if !tail.is_empty() {
             self.edit(last, end, &load)?.copy_from_slice(tail);
         }
-        let at = self.words.len();
-        let (whole, _) = whole.as_chunks::<8>();
-        self.words
-            .extend(whole.iter().map(|&word| u64::from_ne_bytes(word)));
-        self.insert(Copy {
-            start: first,
-            end: last,
-            at,
-            kind: Kind::Written,
-        });
+        let place = self.place(first);
+        self.write_words(place, first, whole);
         Ok(())
     }
 

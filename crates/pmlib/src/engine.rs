@@ -8,7 +8,7 @@
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use pmem::Pmem;
@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Places, Span, Spans};
 use crate::packed::{Ticket, root_of};
 use crate::reader::Reader;
+use crate::seen::Seen;
 use crate::shared::Memory;
 use crate::space::Space;
 
@@ -42,6 +43,8 @@ pub(crate) struct Core {
     pub key: Key,
     /// Room that this process believes in: a hint.
     pub space: Mutex<Space>,
+    /// Chunks that it lists.
+    pub seen: Arc<Seen>,
     /// The lock of the thread that looks for spans, or adds one.
     pub growing: Mutex<()>,
     /// Bytes to which it may grow.
@@ -125,12 +128,12 @@ impl Core {
     /// The span of a chunk, also of one by which another process has made the heap longer; `None`:
     /// past the end.
     #[inline]
-    pub fn span_of(&self, chunk: u64) -> Option<Span> {
+    pub fn span_of(&self, chunk: u64) -> Option<&Span> {
         self.spans.of(chunk).or_else(|| self.look_for_span(chunk))
     }
 
     #[cold]
-    fn look_for_span(&self, chunk: u64) -> Option<Span> {
+    fn look_for_span(&self, chunk: u64) -> Option<&Span> {
         self.find_spans().ok()?;
         self.spans.of(chunk)
     }

@@ -333,8 +333,8 @@ impl Heap {
         let Ok(header) = read_header(mem) else {
             return 0..0;
         };
-        let span = Spans::new(header).get(0);
-        Places::of(&header).shared..span.lines().end
+        let spans = Spans::new(header);
+        Places::of(&header).shared..spans.get(0).lines().end
     }
 
     /// Where a lane begins, its lines in the volatile area, and a chunk's line, of a heap of one
@@ -343,7 +343,8 @@ impl Heap {
     #[must_use]
     pub fn places(mem: &Pmem, lane: u32, chunk: u64) -> Option<[u64; 3]> {
         let header = read_header(mem).ok()?;
-        let (places, span) = (Places::of(&header), Spans::new(header).get(0));
+        let (places, spans) = (Places::of(&header), Spans::new(header));
+        let span = spans.get(0);
         Some([places.lane(lane), places.lane_line(lane), span.line(chunk)])
     }
 }
@@ -430,7 +431,7 @@ fn format(mem: &Pmem, header: &HeaderRaw) -> Result<()> {
     let _window = mem.window();
     mem.zero_nt(0, 2 * HEADER_PAGE_BYTES);
     let spans = Spans::new(*header);
-    format_span(mem, &spans.get(0))?;
+    format_span(mem, spans.get(0))?;
     let places = Places::of(header);
     for lane in 0..header.lanes {
         let start = places.lane(lane);

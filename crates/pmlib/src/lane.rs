@@ -26,7 +26,7 @@
 //! - Fences are a thread's, and so is what each of them is for: a thread, of any process, flushes
 //!   what the lane's last one has stored before its own fence.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
@@ -45,7 +45,7 @@ use crate::change::{Change, Freed};
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::packed::{Ticket, closed_of, closed_word, done_of, done_word};
-use crate::record::{Act, Step, steps};
+use crate::record::{Act, Head, Step, steps};
 use crate::space::{Claim, Room};
 
 /// A lane, by the thread that has it.
@@ -70,12 +70,14 @@ pub(crate) struct Lane {
     /// The lines of those that a commit locks, in the order of the chunks.
     lines: Vec<u64>,
     superseded: Vec<Ticket>,
-    /// The last record, if this thread has made it; of whichever heap and lane.
-    record: Vec<u64>,
-    /// The heap and the lane that it is of.
-    record_of: (u64, u32),
-    /// Room to put the next one together.
-    next: Vec<u64>,
+    /// What the last record that this thread has put in place has stored there, and closes: of
+    /// whichever heap and lane.
+    owed: Vec<Head>,
+    closes: Vec<Ticket>,
+    /// The heap and the lane that it is of, and its stamp.
+    owed_of: (u64, u32, u64),
+    /// Room for a record that does not follow its entries' head, or was read.
+    buffer: Vec<u64>,
 }
 
 impl Lane {
@@ -94,22 +96,16 @@ impl Lane {
     }
 }
 
-/// A lane that moves between a lease and a thread's spare ones without being copied.
-type Boxed = Box<Lane>;
-
 thread_local! {
-    /// Lanes that are no lanes now, for their buffers.
-    static SPARE: RefCell<Vec<Boxed>> = const { RefCell::new(Vec::new()) };
+    /// A lane that is none now, for its buffers.
+    static SPARE: Cell<Option<Box<Lane>>> = const { Cell::new(None) };
 }
-
-/// Buffers that a thread keeps.
-const SPARE_MAX: usize = 4;
 
 /// A lane that this thread has, until this is dropped.
 pub(crate) struct Lease<'h> {
     core: &'h Core,
     /// There until the drop.
-    lane: Option<Boxed>,
+    lane: Option<Box<Lane>>,
     /// It names the thread.
     of: PhantomData<*const ()>,
 }
@@ -129,31 +125,32 @@ impl DerefMut for Lease<'_> {
 }
 
 impl Lease<'_> {
-    fn owner(&self) -> u64 {
-        self.core.lane_owner(self.index)
+    /// Whether the lane is still this thread's. A forked child's copy is the parent's; after a
+    /// commit that broke off the lane was cleaned up after.
+    pub fn is_mine(&self) -> bool {
+        let core = self.core;
+        let owner = core.mem.load_cached(core.lane_owner(self.index));
+        pmem::life::number() == core.life && owner & !owner::OWNER_WAITERS == core.holder().word()
     }
 
-    /// Whether the lane is another's by now: after a commit that broke off it was cleaned up after.
-    pub fn is_lost(&self) -> bool {
-        let owner = self.core.mem.load_cached(self.owner());
-        owner & !owner::OWNER_WAITERS != self.core.holder().word()
+    /// Gives the lane back, which is this thread's.
+    pub fn end(mut self) {
+        self.free();
+    }
+
+    fn free(&mut self) {
+        owner::release(&self.core.share, self.core.lane_owner(self.index));
+        let lane = self.lane.take();
+        // A thread that ends keeps none, and its place for one may be gone.
+        let _ = SPARE.try_with(|spare| spare.set(lane));
     }
 }
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        // A forked child's copy is the parent's.
-        if pmem::life::number() == self.core.life && !self.is_lost() {
-            owner::release(&self.core.share, self.owner());
+        if self.lane.is_some() && self.is_mine() {
+            self.free();
         }
-        let lane = self.lane.take();
-        // A thread that ends keeps none, and its list may be gone.
-        let _ = SPARE.try_with(|spare| {
-            let mut spare = spare.borrow_mut();
-            if spare.len() < SPARE_MAX {
-                spare.extend(lane);
-            }
-        });
     }
 }
 
@@ -177,7 +174,7 @@ impl Core {
     }
 
     fn leased(&self, index: u32) -> Lease<'_> {
-        let mut lane = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
+        let mut lane = SPARE.take().unwrap_or_default();
         let line = self.places.lane_line(index);
         let [last, last_record, settled, head, done] = self.mem.read(line + LAST_OFFSET);
         lane.index = index;
@@ -241,12 +238,12 @@ impl Core {
     /// Notes the chunks that a change locks, and asks for the lines that it stores in place.
     fn note_chunks(&self, lane: &mut Lane, change: &Change) {
         lane.chunks.clear();
-        for step in change.entries.steps() {
-            if step.stores() {
-                self.prefetch(step.offset, step.bytes());
+        for head in change.entries.heads() {
+            if head.stores() {
+                self.prefetch(head.offset, head.bytes);
             }
-            let first = step.offset / CHUNK_BYTES;
-            let last = (step.offset + step.bytes() - 1) / CHUNK_BYTES;
+            let first = head.offset / CHUNK_BYTES;
+            let last = (head.offset + head.bytes - 1) / CHUNK_BYTES;
             if lane.chunks.last() != Some(&last) || first != last {
                 lane.chunks.extend(first..=last);
             }
@@ -266,8 +263,9 @@ impl Core {
             lane.chunks.dedup();
         }
         lane.lines.clear();
-        lane.lines
-            .extend(lane.chunks.iter().map(|&chunk| self.line(chunk)));
+        for &chunk in &lane.chunks {
+            lane.lines.push(self.line(chunk));
+        }
     }
 
     /// The commit, from when the chunks are locked.
@@ -293,7 +291,7 @@ impl Core {
             lane: lane.index,
             stamp,
         };
-        self.in_place(lane, stamp);
+        self.in_place(lane, stamp, change);
         for &line in &lane.lines {
             self.mark_changing(line, false);
             self.set_pending(line, ticket);
@@ -310,7 +308,12 @@ impl Core {
         for &line in &lane.lines {
             self.unlock_at(line);
         }
-        if !change.freed.is_empty() {
+        // A chunk that is listed is looked at by whoever takes it: its new room is found then.
+        let is_known = |freed: &Freed| match freed {
+            Freed::Place(place) => self.seen.has(place.chunk),
+            Freed::Chunks(..) => false,
+        };
+        if !change.freed.iter().all(is_known) {
             let mut space = self.space();
             for freed in &change.freed {
                 let room = match *freed {
@@ -472,15 +475,22 @@ impl Core {
         Ok(())
     }
 
-    /// Flushes what a record has stored, and closes those that it supersedes: durable with this
-    /// thread's next fence.
-    pub fn flush_record(&self, record: &[u64]) -> Result<()> {
-        for ticket in superseded_of(record).iter().map(|&word| Ticket::of(word)) {
+    /// Closes records of other lanes, durably with this thread's next fence.
+    fn close_superseded(&self, tickets: impl Iterator<Item = Ticket>) -> Result<()> {
+        for ticket in tickets {
             if ticket.lane < self.header.lanes && !planted!("bug-closed-forgotten") {
                 self.close(ticket.lane, ticket.stamp)?;
                 self.flush_closed(ticket.lane);
             }
         }
+        Ok(())
+    }
+
+    /// Flushes what a record has stored, and closes those that it supersedes: durable with this
+    /// thread's next fence.
+    pub fn flush_record(&self, record: &[u64]) -> Result<()> {
+        let superseded = superseded_of(record).iter();
+        self.close_superseded(superseded.map(|&word| Ticket::of(word)))?;
         if planted!("bug-homes-unflushed") {
             return Ok(());
         }
@@ -509,15 +519,20 @@ impl Core {
         if lane.settled == lane.last {
             return Ok(());
         }
-        let is_own = lane.record_of == (self.id, lane.index) && lane.record[1] == lane.last;
-        if !is_own {
-            let read = self.read_record(lane.index, lane.last_record, &mut lane.record)?;
-            lane.record_of = (self.id, lane.index);
-            if read != Some(lane.last) {
-                return Err(Error::Broken);
+        if lane.owed_of == (self.id, lane.index, lane.last) {
+            self.close_superseded(lane.closes.iter().copied())?;
+            if !planted!("bug-homes-unflushed") {
+                for head in lane.owed.iter().filter(|head| head.stores()) {
+                    self.mem.flush(head.offset, head.bytes);
+                }
             }
+            return Ok(());
         }
-        self.flush_record(&lane.record)
+        let read = self.read_record(lane.index, lane.last_record, &mut lane.buffer)?;
+        if read != Some(lane.last) {
+            return Err(Error::Broken);
+        }
+        self.flush_record(&lane.buffer)
     }
 
     /// Puts the record together and stores it; answers where it is, and chunks that it takes beside
@@ -526,53 +541,30 @@ impl Core {
         &self,
         lane: &mut Lane,
         stamp: u64,
-        change: &Change,
+        change: &mut Change,
     ) -> Result<(u64, Option<(u64, u64)>)> {
-        let entries = change.entries.words();
         let count = lane.superseded.len();
         assert!(count <= SUPERSEDED_MAX, "at most one of each lane");
-        // The record says which ones are in place for good now, and not when it is durable itself.
-        let done = if planted!("bug-closed-before-homes") {
-            lane.last
-        } else {
-            lane.done
-        };
-        let mut record = std::mem::take(&mut lane.next);
+        let words = HEAD_WORDS + count + change.entries.words().len();
+        let is_long = (words as u64 * 8).next_multiple_of(LINE_BYTES) > lane.record_max();
+        if count == 0 && !is_long {
+            let start = self.store_record(lane, stamp, change.entries.as_record(), 0)?;
+            return Ok((start, None));
+        }
+        let mut record = std::mem::take(&mut lane.buffer);
         record.clear();
-        record.extend_from_slice(&[0, stamp, 0, 0]);
+        record.resize(HEAD_WORDS, 0);
         record.extend(lane.superseded.iter().map(|ticket| ticket.word()));
-        let whole = (record.len() + entries.len()) as u64 * 8;
         let (mut outside, mut flags) = (None, 0);
-        if whole.next_multiple_of(LINE_BYTES) <= lane.record_max() {
-            record.extend_from_slice(entries);
-        } else {
-            let (place, chunks) = self.write_outside(lane, entries)?;
+        if is_long {
+            let (place, chunks) = self.write_outside(lane, change.entries.words())?;
             record.extend(place);
             (outside, flags) = (Some(chunks), FLAG_OUTSIDE);
+        } else {
+            record.extend_from_slice(change.entries.words());
         }
-        let words = record.len();
-        record[2] = words as u64 | (count as u64) << 32 | flags << 48;
-        record[3] = done_word(done, stamp, record[2]);
-        record.resize(words.next_multiple_of(LINE_BYTES as usize / 8), 0);
-        let bytes = record.len() as u64 * 8;
-        let stored = self.room(lane, bytes).and_then(|start| {
-            record[0] = self.key.hash(start, &record[1..words]);
-            let lines = zerocopy::IntoBytes::as_bytes(&record[..]);
-            self.mem.write_nt(start, lines).map_err(|fault| {
-                self.broke();
-                Error::from(fault)
-            })?;
-            lane.head = start + bytes;
-            Ok(start)
-        });
-        record.truncate(words);
-        lane.next = match stored {
-            Ok(_) => {
-                lane.record_of = (self.id, lane.index);
-                std::mem::replace(&mut lane.record, record)
-            }
-            Err(_) => record,
-        };
+        let stored = self.store_record(lane, stamp, &mut record, flags);
+        lane.buffer = record;
         match (stored, outside) {
             (Ok(start), outside) => Ok((start, outside)),
             (Err(error), outside) => {
@@ -582,6 +574,38 @@ impl Core {
                 Err(error)
             }
         }
+    }
+
+    /// Stores a record that is put together but for its head; answers where.
+    fn store_record(
+        &self,
+        lane: &mut Lane,
+        stamp: u64,
+        record: &mut Vec<u64>,
+        flags: u64,
+    ) -> Result<u64> {
+        // The record says which ones are in place for good now, and not when it is durable itself.
+        let done = if planted!("bug-closed-before-homes") {
+            lane.last
+        } else {
+            lane.done
+        };
+        let words = record.len();
+        let count = lane.superseded.len() as u64;
+        let size = words as u64 | count << 32 | flags << 48;
+        record[1..HEAD_WORDS].copy_from_slice(&[stamp, size, done_word(done, stamp, size)]);
+        record.resize(words.next_multiple_of(LINE_BYTES as usize / 8), 0);
+        let bytes = record.len() as u64 * 8;
+        let start = self.room(lane, bytes)?;
+        record[0] = self.key.hash(start, &record[1..words]);
+        let lines = zerocopy::IntoBytes::as_bytes(&record[..]);
+        self.mem.write_nt(start, lines).map_err(|fault| {
+            self.broke();
+            Error::from(fault)
+        })?;
+        lane.head = start + bytes;
+        record.truncate(words);
+        Ok(start)
     }
 
     /// Stores entries in free chunks; answers what a record says of them.
@@ -648,15 +672,16 @@ impl Core {
         self.mem.store(closed, closed_word(lane.done));
         lane.last_record = start;
         // From here on this record is the lane's last one, and not in place before `last` says so.
-        self.mem.store(line + LAST_RECORD_OFFSET, start);
-        self.mem.store(line + SETTLED_OFFSET, lane.settled);
-        self.mem.store(line + HEAD_OFFSET, lane.head);
-        self.mem.store(line + DONE_OFFSET, lane.done);
+        let words = [start, lane.settled, lane.head, lane.done];
+        self.mem.write(line + LAST_RECORD_OFFSET, &words);
     }
 
-    /// The lane's last record is in place.
-    fn in_place(&self, lane: &mut Lane, stamp: u64) {
+    /// The lane's last record is in place. What it has stored is flushed before the next fence.
+    fn in_place(&self, lane: &mut Lane, stamp: u64, change: &mut Change) {
         lane.last = stamp;
+        change.entries.swap_heads(&mut lane.owed);
+        std::mem::swap(&mut lane.superseded, &mut lane.closes);
+        lane.owed_of = (self.id, lane.index, stamp);
         let line = self.places.lane_line(lane.index);
         self.mem.store(line + LAST_OFFSET, stamp);
     }
@@ -765,3 +790,10 @@ impl Drop for BreaksOff<'_> {
         rescue::clean_after_thread(self.0, thread_tag());
     }
 }
+
+/// Their words are stored by one call, in this order.
+const _: () = assert!(
+    SETTLED_OFFSET == LAST_RECORD_OFFSET + 8
+        && HEAD_OFFSET == SETTLED_OFFSET + 8
+        && DONE_OFFSET == HEAD_OFFSET + 8
+);

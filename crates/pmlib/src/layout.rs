@@ -65,7 +65,8 @@ impl Span {
     #[inline]
     pub fn entry(&self, chunk: u64) -> u64 {
         let at = chunk - self.first;
-        self.table + at / GROUP_CHUNKS * GROUP_BYTES + at % GROUP_CHUNKS * ENTRY_BYTES
+        // Behind each group's entries there is one more of their size, for its check.
+        self.table + (at + at / GROUP_CHUNKS) * ENTRY_BYTES
     }
 
     /// Where the chunks' lines are.
@@ -189,23 +190,23 @@ impl Spans {
 
     /// A span, of those that are counted.
     #[inline]
-    pub fn get(&self, index: u64) -> Span {
+    pub fn get(&self, index: u64) -> &Span {
         match index {
-            0 => self.first,
-            index => *self.more[index as usize - 1].get().expect("it was counted"),
+            0 => &self.first,
+            index => self.more[index as usize - 1].get().expect("it was counted"),
         }
     }
 
     /// The span of a chunk; `None`: past the end.
     #[inline]
-    pub fn of(&self, chunk: u64) -> Option<Span> {
+    pub fn of(&self, chunk: u64) -> Option<&Span> {
         if chunk < self.first.end() {
-            return Some(self.first);
+            return Some(&self.first);
         }
         self.iter().skip(1).find(|span| chunk < span.end())
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = Span> {
+    pub fn iter(&self) -> impl Iterator<Item = &Span> {
         (0..self.count()).map(|index| self.get(index))
     }
 }

@@ -46,6 +46,7 @@ mod repair;
 mod rescue;
 mod roots;
 pub mod safe;
+mod seen;
 mod shared;
 mod space;
 mod state;

@@ -1,6 +1,8 @@
 //! Entries of records: put together, and read again.
 
-use pmlib_format::record::{ENTRY_CLEAR, ENTRY_FRESH, ENTRY_SET, ENTRY_WORDS_MAX, ENTRY_WRITE};
+use pmlib_format::record::{
+    ENTRY_CLEAR, ENTRY_FRESH, ENTRY_SET, ENTRY_WORDS_MAX, ENTRY_WRITE, HEAD_WORDS,
+};
 
 /// The effect of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,56 +42,141 @@ impl Step<'_> {
     }
 }
 
-/// Words of memory that are kept for the next record.
-const KEPT_WORDS: usize = 8192;
+/// Words of memory that are kept for the next record, and entries.
+const KEPT: usize = 8192;
 
-/// Entries as they stand in a record.
-#[derive(Clone, Debug, Default)]
+/// The kind and the place of an entry that this process has made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    /// Where it is about.
+    pub offset: u64,
+    /// Bytes that it is about.
+    pub bytes: u64,
+    kind: u64,
+    /// Where its words begin among all.
+    at: usize,
+}
+
+impl Head {
+    /// Whether it stores in place.
+    #[inline]
+    pub fn stores(&self) -> bool {
+        self.kind != ENTRY_FRESH
+    }
+
+    #[inline]
+    fn act<'a>(&self, words: &'a [u64]) -> Act<'a> {
+        match self.kind {
+            ENTRY_WRITE => Act::Write(&words[self.at..self.at + (self.bytes / 8) as usize]),
+            ENTRY_SET => Act::Set(words[self.at]),
+            ENTRY_CLEAR => Act::Clear(words[self.at]),
+            _ => Act::Fresh(words[self.at], words[self.at + 1]),
+        }
+    }
+}
+
+/// Entries as they stand in a record, behind room for its head.
+#[derive(Clone, Debug)]
 pub(crate) struct Entries {
     words: Vec<u64>,
+    heads: Vec<Head>,
+}
+
+impl Default for Entries {
+    fn default() -> Entries {
+        Entries {
+            words: vec![0; HEAD_WORDS],
+            heads: Vec::new(),
+        }
+    }
 }
 
 impl Entries {
     /// Forgets everything but its memory, of which a little is kept.
     pub fn clear(&mut self) {
-        self.words.clear();
-        self.words.shrink_to(KEPT_WORDS);
-    }
-
-    pub fn words(&self) -> &[u64] {
-        &self.words
-    }
-
-    pub fn write(&mut self, offset: u64, words: &[u64]) {
-        for (at, part) in words.chunks(ENTRY_WORDS_MAX).enumerate() {
-            let offset = offset + (at * ENTRY_WORDS_MAX * 8) as u64;
-            self.head(ENTRY_WRITE, offset, part.len());
-            self.words.extend_from_slice(part);
+        self.words.truncate(HEAD_WORDS);
+        self.heads.clear();
+        if self.words.capacity() > KEPT || self.heads.capacity() > KEPT {
+            self.words.shrink_to(KEPT);
+            self.heads.shrink_to(KEPT);
         }
     }
 
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    #[inline]
+    pub fn words(&self) -> &[u64] {
+        &self.words[HEAD_WORDS..]
+    }
+
+    /// The words behind room for a record's head.
+    #[inline]
+    pub fn as_record(&mut self) -> &mut Vec<u64> {
+        &mut self.words
+    }
+
+    #[inline]
+    pub fn heads(&self) -> &[Head] {
+        &self.heads
+    }
+
+    /// The heads, for others in their place, by one who needs no steps any more.
+    pub fn swap_heads(&mut self, heads: &mut Vec<Head>) {
+        std::mem::swap(&mut self.heads, heads);
+    }
+
+    #[inline]
+    pub fn write(&mut self, offset: u64, words: &[u64]) {
+        if words.len() <= ENTRY_WORDS_MAX {
+            return self.write_one(offset, words);
+        }
+        for (at, part) in words.chunks(ENTRY_WORDS_MAX).enumerate() {
+            self.write_one(offset + (at * ENTRY_WORDS_MAX * 8) as u64, part);
+        }
+    }
+
+    #[inline]
+    fn write_one(&mut self, offset: u64, words: &[u64]) {
+        self.head(ENTRY_WRITE, offset, words.len(), 8 * words.len() as u64);
+        self.words.extend_from_slice(words);
+    }
+
     pub fn set(&mut self, offset: u64, bits: u64) {
-        self.head(ENTRY_SET, offset, 1);
+        self.head(ENTRY_SET, offset, 1, 8);
         self.words.push(bits);
     }
 
     pub fn unset(&mut self, offset: u64, bits: u64) {
-        self.head(ENTRY_CLEAR, offset, 1);
+        self.head(ENTRY_CLEAR, offset, 1, 8);
         self.words.push(bits);
     }
 
     pub fn fresh(&mut self, offset: u64, words: u64, hash: u64) {
-        self.head(ENTRY_FRESH, offset, 2);
-        self.words.extend([words, hash]);
+        self.head(ENTRY_FRESH, offset, 2, words * 8);
+        self.words.extend_from_slice(&[words, hash]);
     }
 
-    fn head(&mut self, kind: u64, offset: u64, words: usize) {
+    #[inline]
+    fn head(&mut self, kind: u64, offset: u64, words: usize, bytes: u64) {
         self.words
             .push(kind | (words as u64) << 2 | (offset / 8) << 22);
+        self.heads.push(Head {
+            offset,
+            bytes,
+            kind,
+            at: self.words.len(),
+        });
     }
 
+    #[inline]
     pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
-        steps(&self.words).map_while(Result::ok)
+        self.heads.iter().map(|head| Step {
+            offset: head.offset,
+            act: head.act(&self.words),
+        })
     }
 }
 
@@ -127,7 +214,8 @@ mod tests {
         entries.set(64, 1 << 63);
         entries.unset((1 << 45) - 8, 6);
         entries.fresh(128, 8, 99);
-        let found: Vec<Step<'_>> = entries.steps().collect();
+        let found: Vec<Step<'_>> = steps(entries.words()).flatten().collect();
+        assert!(found.iter().copied().eq(entries.steps()));
         let expected = [
             (4096, Act::Write(&[1, 2, 3][..])),
             (64, Act::Set(1 << 63)),
@@ -139,6 +227,30 @@ mod tests {
             assert_eq!((step.offset, step.act), (offset, act));
         }
         assert_eq!(found[0].bytes(), 24);
+        let heads = found.iter().zip(entries.heads());
+        assert!(heads.clone().all(|(step, head)| step.bytes() == head.bytes));
+        assert!(
+            heads
+                .clone()
+                .all(|(step, head)| step.stores() == head.stores())
+        );
+    }
+
+    /// Words that don't fit into one entry are several, and none of them is lost.
+    #[test]
+    fn many_words_are_several_entries() {
+        let words: Vec<u64> = (0..ENTRY_WORDS_MAX as u64 + 5).collect();
+        let mut entries = Entries::default();
+        entries.write(64, &words);
+        let found: Vec<Step<'_>> = steps(entries.words()).flatten().collect();
+        assert!(found.iter().copied().eq(entries.steps()));
+        let [first, second] = found[..] else {
+            panic!("{} entries", found.len());
+        };
+        let (there, rest) = words.split_at(ENTRY_WORDS_MAX);
+        assert_eq!((first.offset, first.act), (64, Act::Write(there)));
+        assert_eq!(second.offset, 64 + ENTRY_WORDS_MAX as u64 * 8);
+        assert_eq!(second.act, Act::Write(rest));
     }
 
     #[test]

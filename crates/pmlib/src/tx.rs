@@ -27,13 +27,40 @@ const HASHED_MAX: u64 = 64 << 10;
 /// More lines that are asked for at once would drive each other out.
 const PREFETCHED_MAX: u64 = 4 << 10;
 
+/// A heap, and the process, which may be a copy.
+type In = (Identity, u64);
+
 thread_local! {
-    /// The heaps in which this thread has a transaction, and the process, which may be a copy.
-    static IN: RefCell<Vec<(Identity, u64)>> = const { RefCell::new(Vec::new()) };
+    /// The heap in which this thread has a transaction, mostly the only one.
+    static IN: Cell<Option<In>> = const { Cell::new(None) };
+    /// Others in which it has one.
+    static ALSO_IN: RefCell<Vec<In>> = const { RefCell::new(Vec::new()) };
     /// The memory of this thread's last transaction, for the next one.
     static WORK: Cell<Option<Box<Work>>> = const { Cell::new(None) };
-    /// The lane that this thread had last, and the heap.
-    static LANE: Cell<(Identity, u32)> = const { Cell::new((Identity { dev: 0, ino: 0 }, 0)) };
+    /// The lane that this thread had last, and the heap's id.
+    static LANE: Cell<(u64, u32)> = const { Cell::new((0, 0)) };
+}
+
+/// Notes that this thread has a transaction of a heap; `false`: it has one.
+fn enters(heap: In) -> bool {
+    let first = IN.get();
+    if first == Some(heap) || ALSO_IN.with_borrow(|also| also.contains(&heap)) {
+        return false;
+    }
+    match first {
+        None => IN.set(Some(heap)),
+        Some(_) => ALSO_IN.with_borrow_mut(|also| also.push(heap)),
+    }
+    true
+}
+
+fn leaves(heap: In) {
+    if IN.get() == Some(heap) {
+        IN.set(None);
+    } else {
+        // A thread that ends may have lost its list already.
+        let _ = ALSO_IN.try_with(|also| also.borrow_mut().retain(|&other| other != heap));
+    }
 }
 
 /// An object that a transaction has made.
@@ -138,14 +165,6 @@ pub(crate) struct Kept {
     work: Option<Box<Work>>,
 }
 
-impl Kept {
-    fn take() -> Kept {
-        Kept {
-            work: Some(WORK.take().unwrap_or_default()),
-        }
-    }
-}
-
 impl Deref for Kept {
     type Target = Work;
 
@@ -215,14 +234,12 @@ impl<'h> Tx<'h> {
     pub(crate) fn begin(core: &'h Core) -> Result<Tx<'h>> {
         core.enter()?;
         core.writable()?;
-        let heap = (core.mem.identity(), core.life);
-        if IN.with_borrow(|heaps| heaps.contains(&heap)) {
+        let mut tx = Tx::on(core, None);
+        tx.is_registered = enters((core.mem.identity(), core.life));
+        if !tx.is_registered {
             return Err(Error::Nested);
         }
         patrol::writable(core)?;
-        let mut tx = Tx::on(core, None);
-        IN.with_borrow_mut(|heaps| heaps.push(heap));
-        tx.is_registered = true;
         Ok(tx)
     }
 
@@ -231,7 +248,9 @@ impl<'h> Tx<'h> {
         Tx {
             core,
             lane,
-            work: Kept::take(),
+            work: Kept {
+                work: Some(WORK.take().unwrap_or_default()),
+            },
             is_registered: false,
             _here: PhantomData,
         }
@@ -353,11 +372,10 @@ impl<'h> Tx<'h> {
             return Ok(());
         }
         let object = self.object(offset)?;
-        let _window = self.core.mem.window();
         if let Object::Shared(place) = object {
             self.core.open_bitmap(place.chunk, place.class);
             if planted!("bug-freed-place-reused-before-durable") {
-                self.core.release(place);
+                give_back(self.core, object);
             }
         }
         self.work.plan.free(offset, object);
@@ -678,17 +696,14 @@ impl Drop for Tx<'_> {
     fn drop(&mut self) {
         let core = self.core;
         if self.is_registered {
-            let heap = (core.mem.identity(), core.life);
-            // A thread that ends may have lost its list already.
-            let _ = IN.try_with(|heaps| heaps.borrow_mut().retain(|&other| other != heap));
+            leaves((core.mem.identity(), core.life));
         }
-        // A forked child's copy is dead: what it would give back is the parent's. After a commit
-        // that broke off nothing is this thread's any more.
-        let is_child = pmem::life::number() != core.life;
         let Some(mut lane) = self.lane.take() else {
             return;
         };
-        if is_child || lane.is_lost() {
+        // What a forked child would give back is the parent's. After a commit that broke off
+        // nothing is this thread's any more.
+        if !lane.is_mine() {
             return;
         }
         let Work { plan, locks, .. } = &mut *self.work;
@@ -704,7 +719,7 @@ impl Drop for Tx<'_> {
         }
         core.leave_full(&mut lane);
         core.unlock_lines(locks);
-        drop(lane);
+        lane.end();
     }
 }
 
@@ -749,21 +764,20 @@ pub(crate) fn in_object(offset: u64, size: u64, start: u64, len: u64) -> Result<
 /// A lane for a thread: the one that it had last if nobody has it, or the next that is free, or its
 /// own when it is.
 fn any_lane(core: &Core) -> Result<Lease<'_>> {
-    let (count, heap) = (core.header.lanes, core.mem.identity());
-    let (last_heap, last) = LANE.get();
-    let first = if last_heap == heap && last < count {
-        last
-    } else {
-        // Threads of one process have counts one after the other.
-        let spread = thread_tag() ^ core.holder().slot << 7;
-        (spread.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32 % count
+    let first = match LANE.get() {
+        (heap, last) if heap == core.id => last,
+        _ => {
+            // Threads of one process have counts one after the other.
+            let spread = thread_tag() ^ core.holder().slot << 7;
+            (spread.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32 % core.header.lanes
+        }
     };
     let window = core.mem.window();
     let free = core.try_lease(first);
     drop(window);
     match free {
         Some(lane) => {
-            LANE.set((heap, first));
+            LANE.set((core.id, first));
             Ok(lane)
         }
         None => next_lane(core, first),
@@ -780,7 +794,7 @@ fn next_lane(core: &Core, first: u32) -> Result<Lease<'_>> {
         let free = (0..count).find_map(|step| core.try_lease((first + step) % count));
         drop(window);
         if let Some(lane) = free {
-            LANE.set((core.mem.identity(), lane.index()));
+            LANE.set((core.id, lane.index()));
             return Ok(lane);
         }
         core.enter()?;

@@ -146,8 +146,12 @@ impl Content {
     #[inline]
     fn next(&mut self) -> [u8; LINE as usize] {
         self.0 += 1;
-        let word = self.0.to_ne_bytes();
-        std::array::from_fn(|at| word[at % 8])
+        let mut line = [0; LINE as usize];
+        // By words, as in the loop of libpmemobj: single bytes would be a part of what is measured.
+        for word in line.as_chunks_mut::<8>().0 {
+            *word = self.0.to_ne_bytes();
+        }
+        line
     }
 }
 

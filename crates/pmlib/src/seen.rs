@@ -1,0 +1,59 @@
+//! Which chunks a process lists as ones with room, for a look without the lock of its lists.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Which chunks are listed, for a look without the lock. One that is shown is listed; one that is
+/// listed may not be shown, as several have a word in common.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// The chunk, plus one; 0: none.
+    words: Box<[AtomicU64]>,
+}
+
+impl Seen {
+    /// One for a heap of so many chunks.
+    pub fn new(chunks: u64) -> Seen {
+        let words = chunks.clamp(1, SEEN_MAX);
+        Seen {
+            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    #[inline]
+    fn word(&self, chunk: u64) -> Option<&AtomicU64> {
+        let count = self.words.len().max(1);
+        self.words.get(chunk as usize % count)
+    }
+
+    /// Shows none.
+    pub fn clear(&self) {
+        for word in &self.words {
+            word.store(0, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether a chunk is listed for certain. Whoever takes it from the list looks for its room
+    /// after that: what was freed before this call is found then.
+    #[inline]
+    pub fn has(&self, chunk: u64) -> bool {
+        self.word(chunk)
+            .is_some_and(|word| word.load(Ordering::SeqCst) == chunk + 1)
+    }
+
+    pub fn show(&self, chunk: u64) {
+        if let Some(word) = self.word(chunk) {
+            word.store(chunk + 1, Ordering::SeqCst);
+        }
+    }
+
+    pub fn hide(&self, chunk: u64) {
+        if self.has(chunk)
+            && let Some(word) = self.word(chunk)
+        {
+            word.store(0, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Words of [`Seen`] at most: each chunk of 512 MiB has one of its own.
+const SEEN_MAX: u64 = 8192;

@@ -127,6 +127,7 @@ begin_media
 counted "crash states" cargo test --no-fail-fast -p yat -- --show-output
 counted "planted bugs" cargo test -p yat --features planted-bugs --test planted --test heap_planted -- --show-output
 counted "installing" env PMFS="$target/debug/pmfs" bash tests/install.sh
+counted "heaps" env PMFS="$target/debug/pmfs" bash tests/heaps.sh
 counted "the tutorial" env PMFS="$target/debug/pmfs" bash tests/tutorial.sh
 counted "suites on the mount" env PMFS="$target/debug/pmfs" bash tests/suites.sh quick
 counted "programs on the mount" env PMFS="$target/debug/pmfs" bash tests/programs.sh

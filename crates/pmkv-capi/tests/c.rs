@@ -103,6 +103,18 @@ fn processes_that_are_killed() {
     sound(&program.heap());
 }
 
+/// Goal: a heap takes more than it was made for, untold. Method: two processes at once fill one of
+/// 64 MiB twice over (`tests/heaps.sh` does so on other media, and with more).
+#[test]
+fn a_heap_grows_untold() {
+    let program = Program::compile(C11, &here("tests/grow.c"), true);
+    let ran = program.command().arg("128").output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{:?} {said}", ran.status);
+    print!("{}", String::from_utf8_lossy(&ran.stdout));
+    sound(&program.heap());
+}
+
 /// Goal: the bank of the documentation survives `kill -9`. Method: the program that stands on the
 /// page is compiled, started and killed ten times; it tells how many transfers it finds.
 #[test]

@@ -266,7 +266,8 @@ impl<'h> Tx<'h> {
     /// `Full`; `Size`.
     pub fn alloc(&mut self, size: u64) -> Result<u64> {
         self.core.enter()?;
-        if size == 0 || size > self.core.bound() {
+        // Another process may have made the heap longer than this one would.
+        if size == 0 || size > self.core.bound() && !self.core.has_room_for(size) {
             return Err(Error::Size { size });
         }
         let object = match class_of(size) {

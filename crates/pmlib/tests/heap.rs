@@ -493,6 +493,29 @@ fn a_heap_grows_by_itself() {
     private.tx(|tx| tx.alloc(5 << 20)).unwrap();
 }
 
+/// Goal: an object has room in what another has added, also one that is longer than this opening
+/// may make the heap. Method: the first to look is the call that needs it.
+#[test]
+fn a_large_object_lies_in_what_another_has_added() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let path = dir.path().join("heap");
+    let short = Options {
+        max: 8 << 20,
+        ..options()
+    };
+    let heap = Heap::create(&path, 8 << 20, &short).unwrap();
+    let error = heap.tx(|tx| tx.alloc(20 << 20)).unwrap_err();
+    assert!(matches!(error, Error::Size { .. }), "{error}");
+    let other = Heap::open(&path, &options()).unwrap();
+    assert!(other.grow(64 << 20).unwrap() >= 64 << 20);
+    let object = heap.tx(|tx| tx.alloc(20 << 20)).unwrap();
+    assert_eq!(other.size_of(object).unwrap(), 20 << 20);
+    for size in [1 << 40, u64::MAX] {
+        let error = heap.tx(|tx| tx.alloc(size)).unwrap_err();
+        assert!(matches!(error, Error::Size { .. }), "{error}");
+    }
+}
+
 #[test]
 fn a_heap_is_private_memory_too() {
     let mem = Pmem::private(1 << 20);

@@ -63,6 +63,7 @@ test-guest: bootstrap build ## The suites on the oldest kernel, Debian's 6.1, in
 test-media: bootstrap build ## Pools on emulated NVDIMMs in a virtual machine whose power is cut
 	@sh tests/bootstrap.sh media
 	@bash tests/media.sh
+	@bash tests/heap-media.sh
 
 miri: ## The heap's unit tests that touch no mapping, under Miri (nightly)
 	@bash tests/miri.sh

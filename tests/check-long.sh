@@ -75,6 +75,8 @@ campaign "programs" '^programs.*passed' \
 campaign "CPython" '^CPython.s tests: ' bash -c 'make build && bash tests/cpython.sh'
 campaign "6.1 kernel" '^(guest: Linux|suites, |programs under)' \
     bash -c 'sh tests/bootstrap.sh suites guest && bash tests/guest.sh'
+campaign "heaps" '^heap(s| media) of ' \
+    bash -c 'sh tests/bootstrap.sh media && make build && export PMKV_MIB=1024 && bash tests/heaps.sh && bash tests/heap-media.sh'
 campaign "real media" '^(media, |guest: Linux)' \
     bash -c 'sh tests/bootstrap.sh media && make build && bash tests/media.sh'
 

@@ -112,7 +112,7 @@ enum pmheap_code {
 
 /* How a heap is made and opened. All zeros, and NULL for the whole: the defaults. */
 struct pmheap_options {
-    /* pmheap_create: bytes; 0: 64 MiB. A DAX device is taken to its end. */
+    /* pmheap_create: bytes; 0: 64 MiB. */
     uint64_t size;
     /* Bytes to which it may grow; 0: 1 TiB in a file, and not at all on a device or in memory. */
     uint64_t max;

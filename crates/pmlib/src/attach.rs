@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use pmem::Pmem;
 use pmem::slots::{ByteLock, Probe, Prober};
+use pmem::{MediumKind, Pmem};
 use pmlib_format::HeaderRaw;
 use pmlib_format::header::{RUN_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET};
 use pmlib_format::lane::{
@@ -154,6 +154,11 @@ impl Core {
         reader: Option<Reader>,
     ) -> Core {
         let places = Places::of(&header);
+        let max = match mem.medium().kind {
+            // The rest of a device may be meant for something else.
+            MediumKind::DevDax => options.max,
+            _ => options.max_bytes(),
+        };
         let memory = Memory::new(mem, &header, &places);
         let member = pmshare::Options {
             stalled: options.stalled,
@@ -169,7 +174,7 @@ impl Core {
             spans: Spans::new(header),
             space: Mutex::new(Space::default()),
             growing: Mutex::new(()),
-            max: options.max_bytes(),
+            max,
             life: pmem::life::number(),
             broken: AtomicBool::new(false),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),

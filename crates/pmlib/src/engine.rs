@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use pmem::MediumKind;
 use pmem::Pmem;
 use pmlib_format::chunk::{OWNER_OFFSET, PENDING_OFFSET, SEQUENCE_OFFSET};
 use pmlib_format::header::{NAMES_OFFSET, ROOT_OFFSET};
@@ -112,9 +113,14 @@ impl Core {
         std::mem::replace(&mut memory.mem, Pmem::private(0))
     }
 
-    /// Bytes that the heap has or may come to have.
+    /// Bytes that the heap has or may come to have. A device is mapped to its end, of which the heap
+    /// may be a part.
     pub fn bound(&self) -> u64 {
-        self.max.min(self.mem.room()).max(self.mem.len())
+        let there = match self.mem.medium().kind {
+            MediumKind::DevDax => self.spans.chunks() * CHUNK_BYTES,
+            _ => self.mem.len(),
+        };
+        self.max.min(self.mem.room()).max(there)
     }
 
     /// Words from `offset` on, of a range that is in the heap.

@@ -85,7 +85,12 @@ impl Core {
         while !self.fits(more, 1) {
             more += 1;
         }
-        let bound = (self.bound() / CHUNK_BYTES).min(CHUNKS_MAX);
+        let bound = match self.max {
+            // A device whose heap does not grow by itself: this call says that it is to.
+            0 => self.mem.room(),
+            _ => self.bound(),
+        };
+        let bound = (bound / CHUNK_BYTES).min(CHUNKS_MAX);
         if old + more > bound || self.spans.count() == SPANS_MAX {
             let wanted = more * CHUNK_BYTES;
             return Err(Error::Full { wanted });

@@ -40,8 +40,8 @@ pub struct Options {
     /// How many processes may have it at once, one less than these; 0: 16 a MiB of the heap, up to
     /// 4,094.
     pub processes: u32,
-    /// Bytes to which it may grow; 0: 1 TiB in a file, and not at all in memory. Address space for
-    /// 1 TiB is kept, or for what the process may have.
+    /// Bytes to which it may grow; 0: 1 TiB in a file, and not at all on a device or in memory.
+    /// Address space for 1 TiB is kept, or for what the process may have.
     pub max: u64,
     /// The seed of the heap's name and of its records' checks; 0: chance.
     pub seed: u64,
@@ -166,7 +166,8 @@ impl Heap {
         Heap::attach_by(mem, None, options)
     }
 
-    /// Makes the first `len` bytes of `mem` a heap, and leaves it. It grows into the rest.
+    /// Makes the first `len` bytes of `mem` a heap, and leaves it. It grows into the rest, but for a
+    /// device, by itself.
     ///
     /// # Errors
     /// `TooSmall`.

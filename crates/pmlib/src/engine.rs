@@ -113,8 +113,8 @@ impl Core {
         std::mem::replace(&mut memory.mem, Pmem::private(0))
     }
 
-    /// Bytes that the heap has or may come to have. A device is mapped to its end, of which the heap
-    /// may be a part.
+    /// Bytes that the heap has or may come to have. A device is mapped to its end, and the heap may
+    /// be a part of it.
     pub fn bound(&self) -> u64 {
         let there = match self.mem.medium().kind {
             MediumKind::DevDax => self.spans.chunks() * CHUNK_BYTES,

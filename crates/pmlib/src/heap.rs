@@ -166,8 +166,8 @@ impl Heap {
         Heap::attach_by(mem, None, options)
     }
 
-    /// Makes the first `len` bytes of `mem` a heap, and leaves it. It grows into the rest, but for a
-    /// device, by itself.
+    /// Makes the first `len` bytes of `mem` a heap, and leaves it. It grows into the rest by
+    /// itself, but not on a device.
     ///
     /// # Errors
     /// `TooSmall`.

@@ -203,6 +203,20 @@ pub(crate) fn inside<T>(result: Result<T>, what: &'static str, offset: u64) -> R
     })
 }
 
+/// Whether a range is in the object of `size` bytes at `offset`.
+pub(crate) fn in_object(offset: u64, size: u64, start: u64, len: u64) -> Result<()> {
+    let end = start.saturating_add(len);
+    if end <= size {
+        return Ok(());
+    }
+    Err(Error::Range {
+        offset,
+        size,
+        start,
+        end,
+    })
+}
+
 impl From<pmem::Fault> for Error {
     fn from(fault: pmem::Fault) -> Error {
         Error::Lost {

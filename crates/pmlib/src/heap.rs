@@ -17,12 +17,12 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use crate::attach::{self, Entrance};
 use crate::check::split_mix;
 use crate::engine::Core;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, in_object};
 use crate::lane::{GROUP_WORDS, group_check};
 use crate::layout::{CHUNKS_MAX, Places, Span, Spans, possible};
 use crate::packed::{Entry, checked_word, closed_word, root_word};
 use crate::pointer::RawP;
-use crate::tx::{Tx, in_object};
+use crate::tx::Tx;
 
 /// Address space that is kept for a heap's growth.
 const ROOM_BYTES: u64 = 1 << 40;

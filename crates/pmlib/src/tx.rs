@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 use crate::change::{Change, Freed};
 use crate::copies::Copies;
 use crate::engine::Core;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, in_object};
 use crate::lane::Lease;
 use crate::locks::Patience;
 use crate::packed::{root_of, root_word};
@@ -746,20 +746,6 @@ fn offset_of(object: Object) -> u64 {
         Object::Shared(place) => place.offset(),
         Object::Run(first, _) => first * CHUNK_BYTES,
     }
-}
-
-/// Whether a range is in the object of `size` bytes at `offset`.
-pub(crate) fn in_object(offset: u64, size: u64, start: u64, len: u64) -> Result<()> {
-    let end = start.saturating_add(len);
-    if end <= size {
-        return Ok(());
-    }
-    Err(Error::Range {
-        offset,
-        size,
-        start,
-        end,
-    })
 }
 
 /// A lane for a thread: the one that it had last if nobody has it, or the next that is free, or its

@@ -11,12 +11,12 @@ use std::ops::Range;
 use pmlib_format::CHUNK_BYTES;
 
 use crate::engine::Core;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, in_object};
 use crate::heap::Heap;
 use crate::pointer::{P, RawP};
 use crate::reader::{Look, Reader};
 use crate::safe::PmSafe;
-use crate::tx::{Tx, in_object};
+use crate::tx::Tx;
 use crate::typed::{Field, read_all, read_one};
 
 /// Views that come to nothing, before the processor is left to others.

@@ -185,7 +185,7 @@ fn lengths(core: &Core) -> Vec<(u64, u64)> {
         .collect();
     for span in core.spans.iter().collect::<Vec<&Span>>().into_iter().rev() {
         let own = span.first + span.meta_chunks;
-        let used = used_end(core, &span);
+        let used = used_end(core, span);
         // The first one's length is in the header, and its parts lie by it.
         if span.first == 0 {
             break;

@@ -272,7 +272,7 @@ impl Inspector {
             let (mut chunk, end) = (span.first, span.first + span.chunks);
             while chunk < end {
                 let entry = Entry::of(self.core.mem.load(span.entry(chunk)));
-                let can_be = is_possible(&span, chunk, entry);
+                let can_be = is_possible(span, chunk, entry);
                 let chunks = match entry.kind {
                     KIND_RUN if can_be => entry.chunks,
                     KIND_META if can_be => span.meta_chunks.min(end - chunk),
@@ -316,7 +316,7 @@ impl Inspector {
             return Err(out_of("chunk", chunk, core.spans.chunks()));
         };
         let entry = Entry::of(core.mem.load(span.entry(chunk)));
-        let can_be = is_possible(&span, chunk, entry);
+        let can_be = is_possible(span, chunk, entry);
         let mut dumped = Dumped::default();
         dumped.number("chunk", chunk);
         dumped.address("offset", chunk * CHUNK_BYTES);

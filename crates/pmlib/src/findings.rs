@@ -249,8 +249,8 @@ fn survey(core: &Core) -> Result<(Vec<Finding>, Census)> {
     }
     let mut census = Census::default();
     for span in core.spans.iter() {
-        table(core, &span, &mut found)?;
-        chunks(core, &span, &mut found, &mut census);
+        table(core, span, &mut found)?;
+        chunks(core, span, &mut found, &mut census);
     }
     roots(core, &mut found);
     Ok((found, census))

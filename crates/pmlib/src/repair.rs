@@ -458,12 +458,12 @@ impl Mender {
         let _window = self.core.mem.window();
         for span in self.core.spans.iter() {
             for group in 0..span.groups() {
-                self.group(&span, group, done)?;
+                self.group(span, group, done)?;
             }
             self.core.mem.fence();
-            self.runs(&span, done)?;
+            self.runs(span, done)?;
             self.core.mem.fence();
-            self.bitmaps(&span, done);
+            self.bitmaps(span, done);
         }
         self.core.mem.fence();
         Ok(())

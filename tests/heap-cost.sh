@@ -44,9 +44,9 @@ row() {
 
 echo '| transaction | instructions |'
 echo '|---|---|'
-row 4400 '1 range of 64 B'
-row 18000 '10 ranges of 64 B'
-row 4800 '1 range, read before'
-row 21500 '10 ranges, read before'
-row 12000 'free 64 B' 'free 64 B, and alloc and publish 64 B'
+row 3700 '1 range of 64 B'
+row 17000 '10 ranges of 64 B'
+row 4100 '1 range, read before'
+row 20900 '10 ranges, read before'
+row 10600 'free 64 B' 'free 64 B, and alloc and publish 64 B'
 exit "$late"

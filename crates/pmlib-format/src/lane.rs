@@ -46,3 +46,18 @@ pub const LOCK_LANE_OFFSET: u64 = 8;
 
 const _: () = assert!(LANES_MAX < 1 << (64 - STAMP_BITS));
 const _: () = assert!(CURRENT_OFFSET + 8 * CLASS_BYTES.len() as u64 == LANE_LINE_BYTES);
+/// The words from `last` to `done` are read, and partly stored, as a row.
+const ROW: [u64; 5] = [
+    LAST_OFFSET,
+    LAST_RECORD_OFFSET,
+    SETTLED_OFFSET,
+    HEAD_OFFSET,
+    DONE_OFFSET,
+];
+const _: () = {
+    let mut at = 1;
+    while at < ROW.len() {
+        assert!(ROW[at] == ROW[at - 1] + 8);
+        at += 1;
+    }
+};

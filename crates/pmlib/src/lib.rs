@@ -29,6 +29,7 @@ pub mod containers;
 mod copies;
 mod dump;
 mod engine;
+mod entered;
 mod error;
 mod findings;
 mod growth;

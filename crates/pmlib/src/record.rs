@@ -123,9 +123,10 @@ impl Entries {
         &self.heads
     }
 
-    /// The heads, for others in their place, by one who needs no steps any more.
-    pub fn swap_heads(&mut self, heads: &mut Vec<Head>) {
-        std::mem::swap(&mut self.heads, heads);
+    /// Hands its heads over for the memory of others; there are no steps then.
+    pub fn give_heads(&mut self, to: &mut Vec<Head>) {
+        std::mem::swap(&mut self.heads, to);
+        self.heads.clear();
     }
 
     #[inline]

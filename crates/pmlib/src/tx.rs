@@ -1,10 +1,9 @@
 //! Transactions.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use pmem::Identity;
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::chunk::{KIND_FREE, KIND_RUN};
 use pmlib_format::header::{NAMES_OFFSET, ROOT_OFFSET};
@@ -15,6 +14,7 @@ use zerocopy::IntoBytes;
 use crate::change::{Change, Freed};
 use crate::copies::Copies;
 use crate::engine::Core;
+use crate::entered::{enters, leaves};
 use crate::error::{Error, Result, in_object};
 use crate::lane::Lease;
 use crate::locks::Patience;
@@ -27,40 +27,11 @@ const HASHED_MAX: u64 = 64 << 10;
 /// More lines that are asked for at once would drive each other out.
 const PREFETCHED_MAX: u64 = 4 << 10;
 
-/// A heap, and the process, which may be a copy.
-type In = (Identity, u64);
-
 thread_local! {
-    /// The heap in which this thread has a transaction, mostly the only one.
-    static IN: Cell<Option<In>> = const { Cell::new(None) };
-    /// Others in which it has one.
-    static ALSO_IN: RefCell<Vec<In>> = const { RefCell::new(Vec::new()) };
     /// The memory of this thread's last transaction, for the next one.
     static WORK: Cell<Option<Box<Work>>> = const { Cell::new(None) };
     /// The lane that this thread had last, and the heap's id.
     static LANE: Cell<(u64, u32)> = const { Cell::new((0, 0)) };
-}
-
-/// Notes that this thread has a transaction of a heap; `false`: it has one.
-fn enters(heap: In) -> bool {
-    let first = IN.get();
-    if first == Some(heap) || ALSO_IN.with_borrow(|also| also.contains(&heap)) {
-        return false;
-    }
-    match first {
-        None => IN.set(Some(heap)),
-        Some(_) => ALSO_IN.with_borrow_mut(|also| also.push(heap)),
-    }
-    true
-}
-
-fn leaves(heap: In) {
-    if IN.get() == Some(heap) {
-        IN.set(None);
-    } else {
-        // A thread that ends may have lost its list already.
-        let _ = ALSO_IN.try_with(|also| also.borrow_mut().retain(|&other| other != heap));
-    }
 }
 
 /// An object that a transaction has made.
@@ -702,8 +673,8 @@ impl Drop for Tx<'_> {
         let Some(mut lane) = self.lane.take() else {
             return;
         };
-        // What a forked child would give back is the parent's. After a commit that broke off
-        // nothing is this thread's any more.
+        // A forked child has nothing to give back: all is the parent's. After a commit that broke
+        // off nothing is this thread's any more.
         if !lane.is_mine() {
             return;
         }

@@ -23,6 +23,8 @@ bugs! {
         "what a record changes is stored before the record is durable";
     "bug-homes-unflushed",
         "what a record has changed in place is not written back";
+    "bug-flushed-by-older-places",
+        "a thread flushes what its own last record of a lane stored, not what the lane's last one did";
     "bug-closed-before-homes",
         "a record closes the one before it, whose changes are durable with it at the soonest";
     "bug-drained-unflushed",

@@ -130,17 +130,19 @@ impl Drop for Second {
 }
 
 impl Attached {
-    /// Does something as the second process.
-    fn as_second<T>(
+    /// Does something as the second process, in a thread: what a thread keeps is not another's.
+    fn as_second<T: Send>(
         &mut self,
-        body: impl FnOnce(&mut Heap) -> Result<T, Error>,
+        body: impl FnOnce(&mut Heap) -> Result<T, Error> + Send,
     ) -> Result<T, Error> {
         let second = self.second.as_mut().and_then(|second| second.heap.as_mut());
         let heap = second.ok_or(Error::Broken)?;
-        on_cpu(1);
-        let done = body(heap);
-        on_cpu(0);
-        done
+        let as_second = || {
+            on_cpu(1);
+            body(heap)
+        };
+        let done = std::thread::scope(|scope| scope.spawn(as_second).join());
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 

@@ -76,6 +76,7 @@ pub fn shared() -> Vec<Heaps> {
         .iter()
         .map(|steps| workload(&objects, steps))
         .collect();
+    all.push(kept_of_an_older_record());
     // The heap grows, and the other process uses what was added.
     let mut full = objects.clone();
     full.push(one(0, &[Make(2, 600_000)]));
@@ -147,6 +148,12 @@ pub fn killed() -> Vec<Heaps> {
         heap.is_shared = true;
     }
     all
+}
+
+/// A thread's own last record of a lane is not the lane's last one.
+fn kept_of_an_older_record() -> Heaps {
+    let (mine, other) = (one(0, &[Act::Edit(0, 1)]), second(0, &[Act::Edit(1, 1)]));
+    workload(&two_objects(), &[mine.clone(), other, mine.clone(), mine])
 }
 
 /// A few objects: slots 0 (large enough for ten edits) and 1.

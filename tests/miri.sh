@@ -5,8 +5,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 if ! cargo +nightly miri --version >/dev/null 2>&1; then
-    echo "skip miri: rustup toolchain install nightly -c miri,rust-src"
-    exit 0
+    echo "miri is missing: rustup toolchain install nightly -c miri,rust-src" >&2
+    exit 1
 fi
 target=${CARGO_TARGET_DIR:-$PWD/target}/miri
 parts=(copies:: layout:: packed:: record:: space:: containers::text:: containers::vec::)

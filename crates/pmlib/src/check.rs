@@ -38,25 +38,37 @@ impl Key {
     }
 
     /// The hash of words that are to stand at `place`.
+    #[inline]
     pub fn hash(&self, place: u64, words: &[u64]) -> u64 {
-        let [first, second] = [self.words[0], self.words[1]];
+        let [first, second, ..] = self.words;
         let mut hash = fold(place ^ first | 1, words.len() as u64 ^ second);
-        for block in words.chunks(BLOCK_WORDS) {
-            let (pairs, rest) = block.as_chunks::<2>();
-            let mut sum = 0u128;
-            for ([a, b], key) in pairs.iter().zip(self.words.as_chunks::<2>().0) {
-                let (a, b) = (a.wrapping_add(key[0]), b.wrapping_add(key[1]));
-                sum = sum.wrapping_add(u128::from(a) * u128::from(b));
-            }
-            if let [last] = rest {
-                let at = block.len() - 1;
-                let (a, b) = (last.wrapping_add(self.words[at]), self.words[at + 1]);
-                sum = sum.wrapping_add(u128::from(a) * u128::from(b));
-            }
+        let mut rest = words;
+        while !rest.is_empty() {
+            let (block, after) = rest.split_at(rest.len().min(BLOCK_WORDS));
+            rest = after;
+            let sum = self.sum(block);
             let (low, high) = (sum as u64, (sum >> 64) as u64);
             hash = fold(hash ^ low ^ first, high ^ second) ^ low.rotate_left(32);
         }
         hash
+    }
+
+    /// NH of a block.
+    #[inline]
+    fn sum(&self, block: &[u64]) -> u128 {
+        let (pairs, rest) = block.as_chunks::<2>();
+        let product = |[a, b]: [u64; 2], key: &[u64; 2]| {
+            u128::from(a.wrapping_add(key[0])) * u128::from(b.wrapping_add(key[1]))
+        };
+        let (keys, _) = self.words.as_chunks::<2>();
+        let sum = pairs.iter().zip(keys).fold(0u128, |sum, (&pair, key)| {
+            sum.wrapping_add(product(pair, key))
+        });
+        match *rest {
+            // The word that is missing adds nothing to its key.
+            [last] => sum.wrapping_add(product([last, 0], &keys[pairs.len()])),
+            _ => sum,
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! changed words alone. A range that is written over is not read, and a record has all of it.
 
 use pmlib_format::WORD_BYTES;
+use pmlib_format::record::{ENTRY_WORDS_MAX, HEAD_WORDS};
 use zerocopy::IntoBytes;
 
 use crate::record::Entries;
@@ -40,23 +41,41 @@ impl Copy {
 }
 
 /// All copies of a transaction. They do not overlap.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Copies {
     /// By their start.
     copies: Vec<Copy>,
+    /// Behind room for a record's head; before each range that is written over there is room for an
+    /// entry's head.
     words: Vec<u64>,
+    /// There is nothing else among the words than ranges that are written over.
+    are_entries: bool,
+}
+
+impl Default for Copies {
+    fn default() -> Copies {
+        Copies {
+            copies: Vec::new(),
+            words: vec![0; HEAD_WORDS],
+            are_entries: true,
+        }
+    }
 }
 
 impl Copies {
     /// Forgets everything but its memory, of which a little is kept.
     pub fn clear(&mut self) {
         self.copies.clear();
-        self.words.clear();
-        self.words.shrink_to(KEPT_WORDS);
+        self.words.truncate(HEAD_WORDS);
+        self.are_entries = true;
+        if self.words.capacity() > KEPT_WORDS {
+            self.words.shrink_to(KEPT_WORDS);
+        }
     }
 
     /// Makes room for a new object: zeros.
     pub fn make(&mut self, start: u64, size: u64) {
+        self.are_entries = false;
         let at = self.words.len();
         self.words.resize(at + (size / WORD_BYTES) as usize, 0);
         let copy = Copy {
@@ -75,12 +94,18 @@ impl Copies {
 
     /// Forgets what is copied of a range, which is an object.
     pub fn forget(&mut self, start: u64, size: u64) {
+        self.are_entries = false;
         self.copies
             .retain(|copy| copy.end <= start || start + size <= copy.start);
     }
 
     /// Which copies overlap a range.
+    #[inline]
     fn overlapping(&self, start: u64, end: u64) -> std::ops::Range<usize> {
+        let count = self.copies.len();
+        if self.copies.last().is_none_or(|last| last.end <= start) {
+            return count..count;
+        }
         let first = self.copies.partition_point(|copy| copy.end <= start);
         let more = self.copies[first..].iter();
         first..first + more.take_while(|copy| copy.start < end).count()
@@ -128,16 +153,23 @@ impl Copies {
 
     /// Writes over whole words that no copy has yet; it is to be the copy at `place`.
     fn write_words(&mut self, place: usize, start: u64, bytes: &[u8]) {
+        let (words, _) = bytes.as_chunks::<8>();
+        self.are_entries &= words.len() <= ENTRY_WORDS_MAX;
+        self.words.push(0);
         let copy = Copy {
             start,
             end: start + bytes.len() as u64,
             at: self.words.len(),
             kind: Kind::Written,
         };
-        let (words, _) = bytes.as_chunks::<8>();
         self.words
             .extend(words.iter().map(|&word| u64::from_ne_bytes(word)));
-        self.copies.insert(place, copy);
+        // Mostly by rising offsets.
+        if place == self.copies.len() {
+            self.copies.push(copy);
+        } else {
+            self.copies.insert(place, copy);
+        }
     }
 
     /// Writes over words in part, or over what is copied already (then it is not `new`).
@@ -175,6 +207,7 @@ impl Copies {
         end: u64,
         load: impl FnOnce(u64, &mut [u8]) -> Result<(), E>,
     ) -> Result<Copy, E> {
+        self.are_entries = false;
         let at = self.words.len();
         let copy = Copy {
             start,
@@ -238,8 +271,13 @@ impl Copies {
         })
     }
 
-    /// Adds the words that were changed.
-    pub fn diff(&self, entries: &mut Entries) {
+    /// Adds the words that were changed. To be called once, at the end.
+    pub fn diff(&mut self, entries: &mut Entries) {
+        if self.are_entries && entries.is_empty() {
+            let ranges = self.copies.iter();
+            let ranges = ranges.map(|copy| (copy.start, copy.at..copy.at + copy.words()));
+            return entries.take_written(&mut self.words, ranges);
+        }
         for copy in self.copies.iter().filter(|copy| copy.kind != Kind::Fresh) {
             let count = copy.words();
             let new = &self.words[copy.at..copy.at + count];

@@ -78,20 +78,35 @@ impl Core {
     }
 
     /// Whether this process may use it, and its thread may load.
+    #[inline]
     pub fn enter(&self) -> Result<()> {
+        let is_well = pmem::life::number() == self.life
+            && !self.broken.load(Ordering::Relaxed)
+            && !self.share.is_damaged()
+            && self.mem.failed().is_none();
+        if !is_well {
+            return self.refuse();
+        }
+        self.mem.enter();
+        Ok(())
+    }
+
+    /// The cause why this process may not use it.
+    #[cold]
+    fn refuse(&self) -> Result<()> {
         if pmem::life::number() != self.life {
             return Err(Error::Forked);
         }
-        if self.broken.load(Ordering::Relaxed) || self.share.is_damaged() {
-            return Err(Error::Broken);
-        }
-        if let Some(offset) = self.mem.failed() {
+        if let (false, Some(offset)) = (self.is_broken(), self.mem.failed()) {
             // One who only reads may have met what the heap has lost at its end.
             self.look()?;
             return Err(Error::Lost { offset });
         }
-        self.mem.enter();
-        Ok(())
+        Err(Error::Broken)
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed) || self.share.is_damaged()
     }
 
     /// The lane's memory after its words are believed no more, or not yet.

@@ -8,33 +8,60 @@ use pmem::Identity;
 type In = (Identity, u64);
 
 thread_local! {
-    /// The heap in which this thread has a transaction, mostly the only one.
+    /// The heap in which this thread has a transaction, mostly the only one. Nobody knows of others
+    /// while there is none.
     static IN: Cell<Option<In>> = const { Cell::new(None) };
-    /// Others in which it has one.
+    /// How many others there are in which it has one.
+    static OTHERS: Cell<usize> = const { Cell::new(0) };
     static ALSO_IN: RefCell<Vec<In>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Notes that this thread has a transaction of a heap; `false`: it has one.
+#[inline]
 pub(crate) fn enters(heap: In) -> bool {
-    let first = IN.get();
-    if first == Some(heap) || ALSO_IN.with_borrow(|also| also.contains(&heap)) {
-        return false;
+    match IN.get() {
+        None => {
+            IN.set(Some(heap));
+            true
+        }
+        Some(first) => first != heap && enters_also(heap),
     }
-    match first {
-        None => IN.set(Some(heap)),
-        Some(_) => ALSO_IN.with_borrow_mut(|also| also.push(heap)),
-    }
-    true
+}
+
+#[cold]
+fn enters_also(heap: In) -> bool {
+    ALSO_IN.with_borrow_mut(|also| {
+        let is_new = !also.contains(&heap);
+        if is_new {
+            also.push(heap);
+            OTHERS.set(also.len());
+        }
+        is_new
+    })
 }
 
 /// The transaction of that heap has ended.
+#[inline]
 pub(crate) fn leaves(heap: In) {
-    if IN.get() == Some(heap) {
+    if IN.get() == Some(heap) && OTHERS.get() == 0 {
         IN.set(None);
     } else {
-        // A thread that ends may have lost its list already.
-        let _ = ALSO_IN.try_with(|also| also.borrow_mut().retain(|&other| other != heap));
+        leaves_one(heap);
     }
+}
+
+#[cold]
+fn leaves_one(heap: In) {
+    // A thread that ends may have lost its list already.
+    let _ = ALSO_IN.try_with(|also| {
+        let mut also = also.borrow_mut();
+        if IN.get() == Some(heap) {
+            IN.set(also.pop());
+        } else {
+            also.retain(|&other| other != heap);
+        }
+        OTHERS.set(also.len());
+    });
 }
 
 #[cfg(test)]

@@ -31,12 +31,12 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use pmlib_format::CHUNK_BYTES;
-use pmlib_format::LINE_BYTES;
 use pmlib_format::chunk::{GROUP_BYTES, GROUP_CHUNKS, KIND_FREE, KIND_RUN, USE_RUN};
 use pmlib_format::lane::{
     CLOSED_OFFSET, DONE_OFFSET, LANE_OWNER_OFFSET, LAST_OFFSET, LAST_RECORD_OFFSET, SETTLED_OFFSET,
 };
 use pmlib_format::record::{FLAG_OUTSIDE, HEAD_WORDS, SUPERSEDED_MAX};
+use pmlib_format::{LINE_BYTES, WORD_BYTES};
 use pmshare::holder::thread_tag;
 use pmshare::{owner, rescue};
 use zerocopy::IntoBytes;
@@ -45,8 +45,11 @@ use crate::change::{Change, Freed};
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::packed::{Ticket, closed_of, closed_word, done_of, done_word};
-use crate::record::{Act, Head, Step, steps};
+use crate::record::{Act, Entries, Head, Step, steps};
 use crate::space::{Claim, Room};
+use crate::tx::PREFETCHED_MAX;
+
+const WORDS_A_LINE: usize = (LINE_BYTES / WORD_BYTES) as usize;
 
 /// A lane, by the thread that has it.
 #[derive(Debug, Default)]
@@ -127,6 +130,7 @@ impl DerefMut for Lease<'_> {
 impl Lease<'_> {
     /// Whether the lane is still this thread's. A forked child's copy is the parent's; after a
     /// commit that broke off the lane was cleaned up after.
+    #[inline]
     pub fn is_mine(&self) -> bool {
         let core = self.core;
         // A child may not have the mapping, and asks for its life alone.
@@ -137,10 +141,12 @@ impl Lease<'_> {
     }
 
     /// Gives the lane back, which is this thread's.
+    #[inline]
     pub fn end(mut self) {
         self.free();
     }
 
+    #[inline]
     fn free(&mut self) {
         owner::release(&self.core.share, self.core.lane_owner(self.index));
         let lane = self.lane.take();
@@ -159,11 +165,13 @@ impl Drop for Lease<'_> {
 
 impl Core {
     /// The word of a lane's owner.
+    #[inline]
     pub fn lane_owner(&self, index: u32) -> u64 {
         self.places.lane_line(index) + LANE_OWNER_OFFSET
     }
 
     /// A lane, if nobody has it.
+    #[inline]
     pub fn try_lease(&self, index: u32) -> Option<Lease<'_>> {
         let owner = self.lane_owner(index);
         let is_free = self.mem.load_cached(owner) == 0;
@@ -176,6 +184,7 @@ impl Core {
         self.leased(index)
     }
 
+    #[inline]
     fn leased(&self, index: u32) -> Lease<'_> {
         let mut lane = SPARE.take().unwrap_or_default();
         let line = self.places.lane_line(index);
@@ -238,17 +247,20 @@ impl Core {
         }
     }
 
-    /// Notes the chunks that a change locks, and asks for the lines that it stores in place.
+    /// Notes the chunks that a change locks, and asks for those lines that it stores in place and
+    /// that nobody has asked for.
     fn note_chunks(&self, lane: &mut Lane, change: &Change) {
         lane.chunks.clear();
         for head in change.entries.heads() {
-            if head.stores() {
+            if head.bytes > PREFETCHED_MAX && head.stores() {
                 self.prefetch(head.offset, head.bytes);
             }
             let first = head.offset / CHUNK_BYTES;
             let last = (head.offset + head.bytes - 1) / CHUNK_BYTES;
-            if lane.chunks.last() != Some(&last) || first != last {
+            if first != last {
                 lane.chunks.extend(first..=last);
+            } else if lane.chunks.last() != Some(&last) {
+                lane.chunks.push(last);
             }
         }
         for &(chunk, ..) in &change.table {
@@ -345,7 +357,20 @@ impl Core {
 
     /// Whether what is to be freed is there, and what is to be made is not.
     fn test(&self, change: &Change) -> Result<()> {
-        for step in change.entries.steps() {
+        if change.entries.has_bits() {
+            self.test_bits(&change.entries)?;
+        }
+        for &(chunk, before, _) in &change.table {
+            if self.entry(chunk) != Some(before) {
+                let offset = chunk * CHUNK_BYTES;
+                return Err(Error::NoObject { offset });
+            }
+        }
+        Ok(())
+    }
+
+    fn test_bits(&self, entries: &Entries) -> Result<()> {
+        for step in entries.steps() {
             let fits = match step.act {
                 Act::Write(_) | Act::Fresh(..) => true,
                 Act::Set(bits) => self.mem.load(step.offset) & bits == 0,
@@ -353,12 +378,6 @@ impl Core {
             };
             if !fits {
                 let offset = step.offset;
-                return Err(Error::NoObject { offset });
-            }
-        }
-        for &(chunk, before, _) in &change.table {
-            if self.entry(chunk) != Some(before) {
-                let offset = chunk * CHUNK_BYTES;
                 return Err(Error::NoObject { offset });
             }
         }
@@ -603,7 +622,8 @@ impl Core {
         let bytes = (words as u64 * 8).next_multiple_of(LINE_BYTES);
         let start = self.room(lane, bytes)?;
         record[0] = self.key.hash(start, &record[1..]);
-        record.resize(bytes as usize / 8, 0);
+        let lines = bytes as usize / 8;
+        record.extend_from_slice(&[0; WORDS_A_LINE][..lines - words]);
         let stored = self.mem.write_nt(start, record.as_bytes());
         record.truncate(words);
         stored.inspect_err(|_| self.broke())?;

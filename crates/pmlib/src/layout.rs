@@ -123,6 +123,7 @@ impl Places {
     }
 
     /// Where a lane's ring is, bytes.
+    #[inline]
     pub fn ring(&self, lane: u32) -> std::ops::Range<u64> {
         self.lane(lane) + RING_OFFSET..self.lane(lane) + self.lane_bytes
     }

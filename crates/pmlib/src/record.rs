@@ -1,5 +1,7 @@
 //! Entries of records: put together, and read again.
 
+use std::ops::Range;
+
 use pmlib_format::record::{
     ENTRY_CLEAR, ENTRY_FRESH, ENTRY_SET, ENTRY_WORDS_MAX, ENTRY_WRITE, HEAD_WORDS,
 };
@@ -64,7 +66,7 @@ impl Head {
         self.kind != ENTRY_FRESH
     }
 
-    #[inline]
+    #[inline(always)]
     fn act<'a>(&self, words: &'a [u64]) -> Act<'a> {
         match self.kind {
             ENTRY_WRITE => Act::Write(&words[self.at..self.at + (self.bytes / 8) as usize]),
@@ -80,6 +82,8 @@ impl Head {
 pub(crate) struct Entries {
     words: Vec<u64>,
     heads: Vec<Head>,
+    /// Some are about single bits.
+    has_bits: bool,
 }
 
 impl Default for Entries {
@@ -87,6 +91,7 @@ impl Default for Entries {
         Entries {
             words: vec![0; HEAD_WORDS],
             heads: Vec::new(),
+            has_bits: false,
         }
     }
 }
@@ -96,6 +101,7 @@ impl Entries {
     pub fn clear(&mut self) {
         self.words.truncate(HEAD_WORDS);
         self.heads.clear();
+        self.has_bits = false;
         if self.words.capacity() > KEPT || self.heads.capacity() > KEPT {
             self.words.shrink_to(KEPT);
             self.heads.shrink_to(KEPT);
@@ -123,6 +129,12 @@ impl Entries {
         &self.heads
     }
 
+    /// Whether some entries set or clear single bits.
+    #[inline]
+    pub fn has_bits(&self) -> bool {
+        self.has_bits
+    }
+
     /// Hands its heads over for the memory of others; there are no steps then.
     pub fn give_heads(&mut self, to: &mut Vec<Head>) {
         std::mem::swap(&mut self.heads, to);
@@ -146,11 +158,13 @@ impl Entries {
     }
 
     pub fn set(&mut self, offset: u64, bits: u64) {
+        self.has_bits = true;
         self.head(ENTRY_SET, offset, 1, 8);
         self.words.push(bits);
     }
 
     pub fn unset(&mut self, offset: u64, bits: u64) {
+        self.has_bits = true;
         self.head(ENTRY_CLEAR, offset, 1, 8);
         self.words.push(bits);
     }
@@ -160,10 +174,30 @@ impl Entries {
         self.words.extend_from_slice(&[words, hash]);
     }
 
+    /// Has these words be all entries: room for a record's head, and for each range, which is less
+    /// than [`ENTRY_WORDS_MAX`], room for its entry's head before its words. `ranges`: where each
+    /// is about, and which of the words are its.
+    pub fn take_written(
+        &mut self,
+        words: &mut Vec<u64>,
+        ranges: impl Iterator<Item = (u64, Range<usize>)>,
+    ) {
+        std::mem::swap(&mut self.words, words);
+        for (offset, Range { start: at, end }) in ranges {
+            let count = (end - at) as u64;
+            self.words[at - 1] = head_word(ENTRY_WRITE, offset, count);
+            self.heads.push(Head {
+                offset,
+                bytes: 8 * count,
+                kind: ENTRY_WRITE,
+                at,
+            });
+        }
+    }
+
     #[inline]
     fn head(&mut self, kind: u64, offset: u64, words: usize, bytes: u64) {
-        self.words
-            .push(kind | (words as u64) << 2 | (offset / 8) << 22);
+        self.words.push(head_word(kind, offset, words as u64));
         self.heads.push(Head {
             offset,
             bytes,
@@ -179,6 +213,12 @@ impl Entries {
             act: head.act(&self.words),
         })
     }
+}
+
+/// The word before an entry's own.
+#[inline]
+fn head_word(kind: u64, offset: u64, words: u64) -> u64 {
+    kind | words << 2 | (offset / 8) << 22
 }
 
 /// The entries that stand in `words`; an error where they make no sense.

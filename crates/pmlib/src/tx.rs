@@ -16,7 +16,7 @@ use crate::copies::Copies;
 use crate::engine::Core;
 use crate::entered::{enters, leaves};
 use crate::error::{Error, Result, in_object};
-use crate::lane::Lease;
+use crate::lane::{Lane, Lease};
 use crate::locks::Patience;
 use crate::packed::{root_of, root_word};
 use crate::pointer::RawP;
@@ -24,8 +24,8 @@ use crate::space::{Claim, Object, Place, class_of};
 
 /// A second wait costs less than to hash more bytes of new objects than these.
 const HASHED_MAX: u64 = 64 << 10;
-/// More lines that are asked for at once would drive each other out.
-const PREFETCHED_MAX: u64 = 4 << 10;
+/// Bytes of a range that are asked for at once: more would drive each other out.
+pub(crate) const PREFETCHED_MAX: u64 = 4 << 10;
 
 thread_local! {
     /// The memory of this thread's last transaction, for the next one.
@@ -196,6 +196,8 @@ pub struct Tx<'h> {
     lane: Option<Lease<'h>>,
     pub(crate) work: Kept,
     is_registered: bool,
+    /// All of it has happened.
+    is_done: bool,
     /// Its lane, its locks and its thread's list of heaps are this thread's: not `Send`.
     _here: PhantomData<*const ()>,
 }
@@ -223,6 +225,7 @@ impl<'h> Tx<'h> {
                 work: Some(WORK.take().unwrap_or_default()),
             },
             is_registered: false,
+            is_done: false,
             _here: PhantomData,
         }
     }
@@ -541,6 +544,7 @@ impl<'h> Tx<'h> {
         core.enter()?;
         let window = core.mem.window();
         let done = self.store();
+        self.is_done = done.is_ok();
         // Its locks and its lane are given back in the same window.
         drop(self);
         drop(window);
@@ -579,7 +583,7 @@ impl<'h> Tx<'h> {
 
 impl Plan {
     /// The work of its record, but for new objects' content.
-    fn note_changes(&self, core: &Core, change: &mut Change) -> Result<()> {
+    fn note_changes(&mut self, core: &Core, change: &mut Change) -> Result<()> {
         for &claim in &self.claims {
             change.claim(core, claim)?;
         }
@@ -612,9 +616,26 @@ impl Plan {
         Ok(())
     }
 
+    /// Gives back what it has taken and no record names.
+    #[cold]
+    fn give_back(&self, core: &Core, lane: &mut Lane) {
+        for object in self.all_made() {
+            let claimed = |chunk| self.claims.iter().any(|claim| claim.chunk == chunk);
+            if !chunk_of(object).is_some_and(claimed) {
+                give_back(core, object);
+            }
+        }
+        for &claim in &self.claims {
+            core.unclaim(lane, claim);
+        }
+    }
+
     /// Stores new objects where nobody looks yet. The record tells by a hash whether they were
     /// durable, or, of much, is not begun before they are.
     fn store_fresh(&self, core: &Core, change: &mut Change) -> Result<()> {
+        if self.made.is_empty() {
+            return Ok(());
+        }
         let mut bytes = 0;
         for (offset, words) in self.copies.fresh() {
             core.mem.write_nt(offset, words.as_bytes())?;
@@ -675,21 +696,17 @@ impl Drop for Tx<'_> {
         };
         // A forked child has nothing to give back: all is the parent's. After a commit that broke
         // off nothing is this thread's any more.
-        if !lane.is_mine() {
+        if !self.is_done && !lane.is_mine() {
             return;
         }
         let Work { plan, locks, .. } = &mut *self.work;
         let _window = core.mem.window();
-        for object in plan.all_made() {
-            let claimed = |chunk| plan.claims.iter().any(|claim| claim.chunk == chunk);
-            if !chunk_of(object).is_some_and(claimed) {
-                give_back(core, object);
-            }
+        if !self.is_done {
+            plan.give_back(core, &mut lane);
         }
-        for &claim in &plan.claims {
-            core.unclaim(&mut lane, claim);
+        if !lane.full.is_empty() {
+            core.leave_full(&mut lane);
         }
-        core.leave_full(&mut lane);
         core.unlock_lines(locks);
         lane.end();
     }

@@ -4,7 +4,8 @@
 //! combination, and any line may be evicted at any time. A flush alone guarantees nothing: what a
 //! CPU flushed, or stored non-temporally, is durable after that CPU's next fence. Non-temporal
 //! stores tear at words, in any order; those of bulk data into a few parts of whole lines, since
-//! its words are more than could be combined.
+//! its words are more than could be combined. A non-temporal store throws its line out of all
+//! caches: once it is durable, nothing that was stored there before it persists over it.
 
 use crate::crash_image::Open;
 use crate::explore::When;
@@ -308,6 +309,23 @@ impl Line {
         self.under.as_ref().map_or(0, |under| !under.decided())
     }
 
+    /// No store that came before a streamed word, which is durable, persists over it.
+    fn cover(&mut self, over: Streamed) {
+        let (from, to) = (over.word as usize * 8, over.word as usize * 8 + 8);
+        for stored in self.cached.iter_mut().filter(|older| older.nth < over.nth) {
+            let (at, len) = (stored.at as usize, stored.len as usize);
+            let (start, end) = (at.max(from), (at + len).min(to));
+            if start < end {
+                stored.bytes[start - at..end - at]
+                    .copy_from_slice(&over.value[start - from..end - from]);
+            }
+        }
+        let same = |older: &&mut Streamed| older.word == over.word && older.nth < over.nth;
+        for older in self.streamed.iter_mut().filter(same) {
+            older.value = over.value;
+        }
+    }
+
     /// Makes durable what `cpu` flushed and streamed.
     fn drain(&mut self, cpu: Cpu, durable: &mut [u8]) {
         let flushed = std::mem::take(&mut self.flushed[cpu as usize]);
@@ -315,6 +333,11 @@ impl Line {
             *other = other.saturating_sub(flushed);
         }
         let mut done: Vec<(u32, usize, Vec<u8>)> = Vec::new();
+        for at in 0..self.streamed.len() {
+            if self.streamed[at].cpu == cpu {
+                self.cover(self.streamed[at]);
+            }
+        }
         for stored in self.cached.drain(..flushed as usize) {
             let bytes = stored.bytes[..stored.len as usize].to_vec();
             done.push((stored.nth, stored.at as usize, bytes));
@@ -332,6 +355,52 @@ impl Line {
             if let Some(under) = &mut self.under {
                 under.overwrite(at, &bytes);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::Location;
+
+    fn store(trace: &mut Trace, off: u64, value: u64, kind: StoreKind, cpu: Cpu) {
+        trace.store(off, &value.to_le_bytes(), kind, cpu, Location::caller());
+    }
+
+    fn word(pending: &Pending, off: u64) -> u64 {
+        let bytes = &pending.durable[off as usize..off as usize + 8];
+        u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+    }
+
+    /// Goal: a CPU keeps the order of the stores to one word. Method: one CPU stores to a line and
+    /// flushes nothing; another streams over one of its words and fences; then all lines are
+    /// evicted.
+    #[test]
+    fn older_stores_do_not_persist_over_a_streamed_word() {
+        let (mut trace, at) = (Trace::default(), Location::caller());
+        store(&mut trace, 64, 1, StoreKind::Cached, 1);
+        store(&mut trace, 72, 2, StoreKind::Cached, 1);
+        store(&mut trace, 80, 9, StoreKind::NonTemporal, 1);
+        store(&mut trace, 64, 3, StoreKind::NonTemporal, 0);
+        store(&mut trace, 80, 4, StoreKind::NonTemporal, 0);
+        trace.events.push(Event::Fence { cpu: 0, at });
+        let mut pending = Pending::new(vec![0; 128]);
+        for event in &trace.events {
+            pending.apply(&trace, event);
+        }
+        let seen = [64, 72, 80].map(|off| word(&pending, off));
+        assert_eq!(seen, [3, 0, 4], "after the fence");
+        let mut later = Trace::default();
+        store(&mut later, 64, 5, StoreKind::Cached, 1);
+        for (stored, expected) in [(false, [3, 2, 4]), (true, [5, 2, 4])] {
+            let mut pending = pending.clone();
+            if stored {
+                pending.apply(&later, &later.events[0]);
+            }
+            pending.drain();
+            let seen = [64, 72, 80].map(|off| word(&pending, off));
+            assert_eq!(seen, expected, "after eviction");
         }
     }
 }

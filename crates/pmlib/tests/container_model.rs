@@ -1,19 +1,21 @@
-//! Goal: over any history containers hold what a vector, a string and a queue of the standard
-//! library would hold. Method: random calls on two lanes of a heap, alone and in transactions, of
+//! Goal: over any history containers hold what a vector, a string, a queue and a tree of the
+//! standard library would hold. Method: random calls on two lanes of a heap, alone and in transactions, of
 //! which some fail, panic, or are cut off by a kill, and in parts of these, some of which fail;
 //! between openings, clean ones and after a kill that loses nothing (yat looks at power loss).
 //! One number makes a history again: `PMLIB_MODEL_SEED`; `PMLIB_MODEL_OPS` says how long it is.
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod keyed;
+
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
-use pmlib::containers::{At, OnLane, PLog, PQueue, PString, PVec};
+use keyed::{Keyed, Random, Wide};
+use pmlib::containers::{At, OnLane, PLog, PQueue, PString, PTree, PVec};
 use pmlib::{Error, Field, Heap, Options, P, PmSafe, Tx, field};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-type Wide = [u64; 20];
 
 #[derive(PmSafe, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -24,6 +26,7 @@ struct Kept {
     text: PString,
     log: PLog,
     jobs: PQueue<u32>,
+    keyed: Keyed,
 }
 
 /// The same, of the standard library. A copy is made for each transaction, and shares what that
@@ -37,6 +40,7 @@ struct Model {
     log: Rc<VecDeque<(u64, Rc<[u8]>)>>,
     end: u64,
     jobs: Rc<VecDeque<u32>>,
+    keyed: keyed::Model,
 }
 
 /// The calls of a heap on one of its lanes.
@@ -53,16 +57,11 @@ const LANES: u64 = 2;
 /// Calls between two words of progress.
 const TOLD: u64 = 1_000_000;
 
-struct Random(u64);
+trait Letters {
+    fn letters(&mut self, bound: u64) -> String;
+}
 
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % bound
-    }
-
+impl Letters for Random {
     fn letters(&mut self, bound: u64) -> String {
         let len = self.below(bound);
         (0..len)
@@ -214,7 +213,7 @@ macro_rules! on_jobs {
 macro_rules! act {
     ($on:expr, $kept:expr, $model:expr, $random:expr) => {{
         let value = $random.below(u64::MAX);
-        match $random.below(6) {
+        match $random.below(12) {
             0 => on_vec!(
                 $on,
                 field!($kept, Kept, words),
@@ -241,7 +240,8 @@ macro_rules! act {
             ),
             3 => on_text!($on, field!($kept, Kept, text), $model.text, $random),
             4 => on_log!($on, field!($kept, Kept, log), $model, $random),
-            _ => on_jobs!($on, field!($kept, Kept, jobs), $model.jobs, $random),
+            5 => on_jobs!($on, field!($kept, Kept, jobs), $model.jobs, $random),
+            _ => on_keyed!($on, field!($kept, Kept, keyed), $model.keyed, $random),
         }
         Ok(())
     }};
@@ -328,6 +328,7 @@ fn seen(heap: &Heap, kept: P<Kept>) -> Result<Model, Error> {
         end: heap.at(field!(kept, Kept, log)).end()?,
         log: Rc::new(log?),
         jobs: Rc::new(jobs?),
+        keyed: keyed::seen(heap, field!(kept, Kept, keyed))?,
     })
 }
 
@@ -446,6 +447,9 @@ fn containers_hold_what_those_in_memory_do() {
     };
     let heap = Heap::private(4 << 20, &options).unwrap();
     let kept = heap.root::<Kept>("kept").unwrap();
+    let narrow = field!(field!(kept, Kept, keyed), Keyed, narrow);
+    heap.tx(|tx| tx.write(narrow, &PTree::with_slots(4)))
+        .unwrap();
     let (heap, model) = history(heap, kept, count, &mut random);
     assert_eq!(seen(&heap, kept).unwrap(), model);
     // All room comes back: the root and its name are left.
@@ -455,5 +459,6 @@ fn containers_hold_what_those_in_memory_do() {
     heap.at(field!(kept, Kept, text)).clear().unwrap();
     heap.at(field!(kept, Kept, log)).clear().unwrap();
     heap.at(field!(kept, Kept, jobs)).clear().unwrap();
+    keyed::clear(&heap, field!(kept, Kept, keyed));
     assert_eq!(heap.check().unwrap().objects, 2);
 }

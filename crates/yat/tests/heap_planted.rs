@@ -55,8 +55,11 @@ const ROUNDS: u64 = 2000;
 
 /// A bug that a single process does not see, and others that histories are to find too.
 const ALONE: &str = "bug-view-of-two-moments";
-const TOO: [&str; 4] = [
+const TOO: [&str; 7] = [
     "bug-log-unfenced",
+    "bug-map-count-before-record",
+    "bug-map-split-drops-entries",
+    "bug-tree-root-before-record",
     "bug-queue-front-before-record",
     "bug-redo-log-unfenced",
     "bug-vec-length-before-record",

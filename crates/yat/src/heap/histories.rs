@@ -9,344 +9,28 @@
 use super::schedule::{Crash, Random, Schedule, THREADS};
 use super::{HEAP_BYTES, file_for, text};
 use crate::crash_image::{Chooser, CrashImage};
-use crate::linear::{Event, Model, explain};
+use crate::linear::{Event, explain};
 use crate::memory::Pending;
 use crate::quiet::quietly;
 use crate::stopper::Killed;
 use crate::trace::Recorder;
 use pmem::record::Observer;
 use pmem::{MapOptions, Pmem};
-use pmlib::containers::{PLog, PQueue, PString, PVec};
-use pmlib::{Error, Heap, Options, P, Tx};
-use std::collections::VecDeque;
+use pmlib::{Heap, Options};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+mod calls;
+
+pub use calls::{Answer, Call, Kept, On};
+use calls::{Places, act, any_call};
+
 /// Eras of a round, and calls of a thread in each.
 const ERAS: usize = 3;
-const CALLS: usize = 5;
+const CALLS: usize = 6;
 /// Steps of an era, about.
-const STEPS: u64 = 1500;
-/// Bytes that a log's record of eight bytes takes.
-const RECORD_BYTES: u64 = 24;
-
-/// A call on the heap's containers and words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// A word is pushed onto the vector.
-    Push(u64),
-    /// The vector's last word is taken.
-    Pop,
-    /// A word of the vector becomes another.
-    Set(u64, u64),
-    /// The whole vector is read.
-    Words,
-    /// A letter is added to the text.
-    AddText(char),
-    /// The text is one of so many of a letter.
-    SetText(usize, char),
-    /// The text is read.
-    Text,
-    /// A record is added to the log.
-    Append(u64),
-    /// The log is trimmed to its end.
-    TrimAll,
-    /// The log's n-th record since its beginning is read.
-    ReadLog(u64),
-    /// The log's end is asked for.
-    LogEnd,
-    /// A number is put into the queue.
-    Put(u64),
-    /// A number is taken from it.
-    Take,
-    /// The number at its front is looked at.
-    Peek,
-    /// One is added to two words, in objects of different chunks.
-    Bump,
-    /// Both words are read, as of one moment.
-    Pair,
-    /// In one transaction: a push, an append, a put and a bump.
-    All(u64),
-    /// The same, and it comes to nothing.
-    Fails(u64),
-    /// Everything is read, by nobody beside.
-    Everything,
-}
-
-/// The answer to a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// It is done.
-    Done,
-    /// A position, an index, or a word.
-    Number(u64),
-    /// An element, a value or a record, if there is one.
-    Maybe(Option<u64>),
-    /// Words.
-    Words(Vec<u64>),
-    /// A text.
-    Text(String),
-    /// No such element or record.
-    Nothing,
-    /// A circle of waiting transactions: it has not happened.
-    Circle,
-    /// Everything.
-    Everything(Box<Kept>),
-}
-
-/// The state of everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Kept {
-    words: Vec<u64>,
-    text: String,
-    log: VecDeque<u64>,
-    log_end: u64,
-    jobs: VecDeque<u64>,
-    pair: u64,
-}
-
-impl Kept {
-    fn append(&mut self, value: u64) -> u64 {
-        self.log.push_back(value);
-        self.log_end += RECORD_BYTES;
-        self.log_end - RECORD_BYTES
-    }
-
-    fn push(&mut self, value: u64) -> u64 {
-        self.words.push(value);
-        self.words.len() as u64 - 1
-    }
-}
-
-impl Model for Kept {
-    type Call = Call;
-    type Answer = Answer;
-
-    fn apply(&mut self, call: &Call) -> Answer {
-        match *call {
-            Call::Push(value) => Answer::Number(self.push(value)),
-            Call::Pop => Answer::Maybe(self.words.pop()),
-            Call::Set(index, value) => match self.words.get_mut(index as usize) {
-                Some(word) => {
-                    *word = value;
-                    Answer::Done
-                }
-                None => Answer::Nothing,
-            },
-            Call::Words => Answer::Words(self.words.clone()),
-            Call::AddText(letter) => {
-                self.text.push(letter);
-                Answer::Done
-            }
-            Call::SetText(count, letter) => {
-                self.text = letter.to_string().repeat(count);
-                Answer::Done
-            }
-            Call::Text => Answer::Text(self.text.clone()),
-            Call::Append(value) => Answer::Number(self.append(value)),
-            Call::TrimAll => {
-                self.log.clear();
-                Answer::Number(self.log_end)
-            }
-            Call::ReadLog(nth) => {
-                let first = self.log_end / RECORD_BYTES - self.log.len() as u64;
-                match nth.checked_sub(first) {
-                    Some(at) if at < self.log.len() as u64 => {
-                        Answer::Maybe(Some(self.log[at as usize]))
-                    }
-                    Some(at) if at == self.log.len() as u64 => Answer::Maybe(None),
-                    _ => Answer::Nothing,
-                }
-            }
-            Call::LogEnd => Answer::Number(self.log_end),
-            Call::Put(value) => {
-                self.jobs.push_back(value);
-                Answer::Done
-            }
-            Call::Take => Answer::Maybe(self.jobs.pop_front()),
-            Call::Peek => Answer::Maybe(self.jobs.front().copied()),
-            Call::Bump => {
-                self.pair += 1;
-                Answer::Number(self.pair)
-            }
-            Call::Pair => Answer::Words(vec![self.pair; 2]),
-            Call::All(value) => {
-                let index = self.push(value);
-                let position = self.append(value);
-                self.jobs.push_back(value);
-                self.pair += 1;
-                Answer::Words(vec![index, position, self.pair])
-            }
-            Call::Fails(_) => Answer::Nothing,
-            Call::Everything => Answer::Everything(Box::new(self.clone())),
-        }
-    }
-}
-
-/// Where things are.
-#[derive(Clone, Copy)]
-struct Places {
-    words: P<PVec<u64>>,
-    text: P<PString>,
-    log: P<PLog>,
-    jobs: P<PQueue<u64>>,
-    /// One of them is a chunk's only object.
-    pair: [u64; 2],
-}
-
-/// Bytes of an object that has a chunk of its own.
-const OF_A_CHUNK: u64 = 64 << 10;
-
-impl Places {
-    fn make(heap: &Heap) -> Result<Places, Error> {
-        let mut tx = heap.begin_on(0);
-        let places = Places {
-            words: tx.root("words")?,
-            text: tx.root("text")?,
-            log: tx.root("log")?,
-            jobs: tx.root("jobs")?,
-            pair: [tx.alloc(64)?, tx.alloc(OF_A_CHUNK)?],
-        };
-        heap.commit(tx)?;
-        Ok(places)
-    }
-}
-
-fn word(bytes: &[u8]) -> u64 {
-    u64::from_le_bytes(bytes.try_into().unwrap_or([0xee; 8]))
-}
-
-fn bump(tx: &mut Tx<'_>, places: &Places) -> Result<u64, Error> {
-    tx.lock(places.pair[0])?;
-    let mut seen = [0; 2];
-    for (object, seen) in places.pair.into_iter().zip(&mut seen) {
-        let bytes = tx.edit_bytes(object, 0, 8)?;
-        *seen = word(bytes) + 1;
-        bytes.copy_from_slice(&seen.to_le_bytes());
-    }
-    // Words that differ are told as a number that no word is.
-    Ok(if seen[0] == seen[1] {
-        seen[0]
-    } else {
-        u64::MAX
-    })
-}
-
-fn all(tx: &mut Tx<'_>, places: &Places, value: u64) -> Result<Vec<u64>, Error> {
-    let index = tx.at(places.words).push(value)?;
-    let position = tx.at(places.log).append(&value.to_le_bytes())?;
-    tx.at(places.jobs).push(value)?;
-    Ok(vec![index, position, bump(tx, places)?])
-}
-
-fn everything(heap: &Heap, lane: usize, places: &Places) -> Result<Kept, Error> {
-    let mut tx = heap.begin_on(lane);
-    let log: Result<VecDeque<u64>, Error> = tx
-        .at(places.log)
-        .iter()
-        .map(|record| record.map(|(_, bytes)| word(&bytes)))
-        .collect();
-    let mut kept = Kept {
-        words: tx.at(places.words).to_vec()?,
-        text: tx.at(places.text).get()?,
-        log: log?,
-        log_end: tx.at(places.log).end()?,
-        pair: bump(&mut tx, places)?.wrapping_sub(1),
-        ..Kept::default()
-    };
-    while let Some(value) = tx.at(places.jobs).pop()? {
-        kept.jobs.push_back(value);
-    }
-    // The transaction is dropped: nothing of it has happened.
-    Ok(kept)
-}
-
-/// Does a call as the user of this lane.
-fn act(heap: &Heap, lane: usize, places: &Places, call: &Call) -> Result<Answer, Error> {
-    let in_tx = |body: &dyn Fn(&mut Tx<'_>) -> Result<Answer, Error>| {
-        let mut tx = heap.begin_on(lane);
-        let answer = body(&mut tx)?;
-        heap.commit(tx)?;
-        Ok(answer)
-    };
-    let mut words = heap.at_on(lane, places.words);
-    let mut text = heap.at_on(lane, places.text);
-    let mut log = heap.at_on(lane, places.log);
-    let mut jobs = heap.at_on(lane, places.jobs);
-    let done = match *call {
-        Call::Push(value) => words.push(value).map(Answer::Number),
-        Call::Pop => words.pop().map(Answer::Maybe),
-        Call::Set(index, value) => words.set(index, value).map(|()| Answer::Done),
-        Call::Words => words.to_vec().map(Answer::Words),
-        Call::AddText(letter) => text.push_str(&letter.to_string()).map(|()| Answer::Done),
-        Call::SetText(count, letter) => text
-            .set_text(&letter.to_string().repeat(count))
-            .map(|()| Answer::Done),
-        Call::Text => text.get().map(Answer::Text),
-        Call::Append(value) => log.append(&value.to_le_bytes()).map(Answer::Number),
-        Call::TrimAll => in_tx(&|tx| {
-            let end = tx.at(places.log).end()?;
-            tx.at(places.log).trim(end)?;
-            Ok(Answer::Number(end))
-        }),
-        Call::ReadLog(nth) => log
-            .read(nth * RECORD_BYTES)
-            .map(|bytes| Answer::Maybe(bytes.map(|bytes| word(&bytes)))),
-        Call::LogEnd => log.end().map(Answer::Number),
-        Call::Put(value) => jobs.push(value).map(|()| Answer::Done),
-        Call::Take => jobs.pop().map(Answer::Maybe),
-        Call::Peek => jobs.peek().map(Answer::Maybe),
-        Call::Bump => in_tx(&|tx| bump(tx, places).map(Answer::Number)),
-        Call::Pair => heap.view(|view| {
-            let mut seen = vec![0; 2];
-            for (object, seen) in places.pair.into_iter().zip(&mut seen) {
-                let mut bytes = [0; 8];
-                view.read_bytes(object, 0, &mut bytes)?;
-                *seen = word(&bytes);
-            }
-            Ok(Answer::Words(seen))
-        }),
-        Call::All(value) => in_tx(&|tx| all(tx, places, value).map(Answer::Words)),
-        Call::Fails(value) => {
-            let mut tx = heap.begin_on(lane);
-            all(&mut tx, places, value).map(|_| Answer::Nothing)
-        }
-        Call::Everything => {
-            everything(heap, lane, places).map(|kept| Answer::Everything(Box::new(kept)))
-        }
-    };
-    match done {
-        Err(Error::Index { .. } | Error::NoRecord { .. }) => Ok(Answer::Nothing),
-        Err(Error::Deadlock) => Ok(Answer::Circle),
-        done => done,
-    }
-}
-
-fn any_call(random: &mut Random, value: u64) -> Call {
-    let letter = char::from(b'a' + (value % 26) as u8);
-    match random.below(24) {
-        0..=2 => Call::Push(value),
-        3 => Call::Pop,
-        4 => Call::Set(random.below(6), value),
-        5 => Call::Words,
-        6 => Call::AddText(letter),
-        7 => Call::SetText([3, 14, 15, 16, 40][random.below(5) as usize], letter),
-        8 => Call::Text,
-        9..=11 => Call::Append(value),
-        12 => Call::TrimAll,
-        13 => Call::ReadLog(random.below(12)),
-        14 => Call::LogEnd,
-        15..=16 => Call::Put(value),
-        17..=18 => Call::Take,
-        19 => Call::Peek,
-        20 => Call::Bump,
-        21 => Call::Pair,
-        22 => Call::All(value),
-        _ => Call::Fails(value),
-    }
-}
-
+const STEPS: u64 = 1800;
 /// A history so far.
 type History = Vec<Event<Call, Answer>>;
 
@@ -573,7 +257,7 @@ impl World {
         let was_circle = |event: &Event<Call, Answer>| event.answer == Some(Answer::Circle);
         self.history.retain(|event| !was_circle(event));
         self.history.sort_by_key(|event| event.begun);
-        let found = explain(&Kept::default(), &self.history);
+        let found = explain(&Kept::begun(), &self.history);
         let lines: Vec<String> = self
             .history
             .iter()

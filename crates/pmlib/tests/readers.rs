@@ -5,9 +5,10 @@
 use pmlib::containers::{PLog, PQueue};
 use pmlib::{Error, Heap, Options, P, State, is_heap};
 use std::os::unix::fs::FileExt;
+use std::panic::{catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The work of a process that this program is run as, and where: `role path`.
@@ -334,6 +335,44 @@ fn logs_are_read_without_their_marks() {
             assert!(now.len() >= seen);
             seen = now.len();
         }
+    });
+}
+
+/// Goal: records that are added while a reader copies a segment are not taken for damage: one may
+/// be torn in the copy and the next one there. Method: records that take about as long to store as
+/// a segment to copy, so that most looks come between; each look finds an end, and none before.
+#[test]
+fn a_log_that_becomes_longer_meanwhile_is_sound() {
+    const KEPT: u64 = 1 << 20;
+    let dir = dir();
+    let path = dir.path().join("heap");
+    let writer = Heap::create(&path, 8 << 20, &options()).unwrap();
+    let log = writer.root::<PLog>("log").unwrap();
+    writer.tx(|tx| tx.write(log, &PLog::ring(KEPT))).unwrap();
+    writer.at(log).append(b"first").unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let record = [7; 3000];
+            while !is_over.load(Ordering::Relaxed) {
+                writer.at(log).append(&record).unwrap();
+            }
+        });
+        let looks = catch_unwind(|| {
+            let heap = reader(&path).unwrap();
+            let (since, mut seen, mut looks) = (Instant::now(), 0, 0u64);
+            while since.elapsed() < Duration::from_secs(2) {
+                let end = heap.at(log).end().unwrap();
+                assert!(end >= seen);
+                (seen, looks) = (end, looks + 1);
+            }
+            looks
+        });
+        is_over.store(true, Ordering::Relaxed);
+        println!(
+            "{} looks",
+            looks.unwrap_or_else(|panic| resume_unwind(panic))
+        );
     });
 }
 

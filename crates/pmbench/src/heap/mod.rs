@@ -83,6 +83,8 @@ struct Group {
     names: &'static [&'static str],
     /// How so many ranges are changed; otherwise objects are freed and made.
     changes: Option<(How, u64)>,
+    /// Operations of a round: enough that the caches which the other candidates have left don't
+    /// tell.
     count: u64,
 }
 
@@ -90,27 +92,27 @@ const GROUPS: [Group; 5] = [
     Group {
         names: &["1 range of 64 B"],
         changes: Some((How::Write, 1)),
-        count: 20_000,
+        count: 100_000,
     },
     Group {
         names: &["10 ranges of 64 B"],
         changes: Some((How::Write, 10)),
-        count: 4000,
+        count: 20_000,
     },
     Group {
         names: &["1 range, read before"],
         changes: Some((How::Add, 1)),
-        count: 20_000,
+        count: 100_000,
     },
     Group {
         names: &["10 ranges, read before"],
         changes: Some((How::Add, 10)),
-        count: 4000,
+        count: 20_000,
     },
     Group {
         names: &["free 64 B", "alloc and publish 64 B"],
         changes: None,
-        count: 8000,
+        count: 40_000,
     },
 ];
 /// So many times as long libpmemobj has to take.

@@ -8,6 +8,8 @@ use pmlib_format::WORD_BYTES;
 use pmlib_format::record::{ENTRY_WORDS_MAX, HEAD_WORDS};
 use zerocopy::IntoBytes;
 
+use crate::engine::Core;
+use crate::error::Error;
 use crate::record::Entries;
 
 /// A copied range, of whole words.
@@ -269,6 +271,14 @@ impl Copies {
             let words = &self.words[copy.at..copy.at + copy.words()];
             (copy.start, words)
         })
+    }
+
+    /// Stores the new objects' content where nobody looks yet, past the caches.
+    pub fn store_fresh(&self, core: &Core) -> Result<(), Error> {
+        for (offset, words) in self.fresh() {
+            core.mem.write_nt(offset, words.as_bytes())?;
+        }
+        Ok(())
     }
 
     /// Adds the words that were changed. To be called once, at the end.

@@ -42,6 +42,7 @@ use pmshare::{owner, rescue};
 use zerocopy::IntoBytes;
 
 use crate::change::{Change, Freed};
+use crate::copies::Copies;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::packed::{Ticket, closed_of, closed_word, done_of, done_word};
@@ -204,12 +205,17 @@ impl Core {
 
 impl Core {
     /// Does what `change` says, all or nothing, durable when it returns; in a write window, by the
-    /// thread that has the lane.
+    /// thread that has the lane. `fresh`: new objects of which the record has a hash.
     ///
     /// # Errors
     /// `NoObject`: something that it frees was freed already. `Full`: its record is long, and there
     /// is no room for it. After an error nothing has changed.
-    pub fn commit(&self, lane: &mut Lane, change: &mut Change) -> Result<()> {
+    pub fn commit(
+        &self,
+        lane: &mut Lane,
+        change: &mut Change,
+        fresh: Option<&Copies>,
+    ) -> Result<()> {
         if change.is_empty() {
             return Ok(());
         }
@@ -228,7 +234,7 @@ impl Core {
                 lane.superseded.push(pending);
             }
         }
-        let done = self.locked(lane, stamp + 1, change);
+        let done = self.locked(lane, stamp + 1, change, fresh);
         std::mem::forget(guard);
         if done.is_err() {
             // Nothing was changed.
@@ -284,11 +290,21 @@ impl Core {
     }
 
     /// The commit, from when the chunks are locked.
-    fn locked(&self, lane: &mut Lane, stamp: u64, change: &mut Change) -> Result<()> {
+    fn locked(
+        &self,
+        lane: &mut Lane,
+        stamp: u64,
+        change: &mut Change,
+        fresh: Option<&Copies>,
+    ) -> Result<()> {
         self.test(change)?;
         self.write_table(change);
         self.follow(lane)?;
         self.flush_owed(lane)?;
+        if let Some(copies) = fresh {
+            // After the locks: an instruction that locks the bus waits for such stores.
+            copies.store_fresh(self)?;
+        }
         if planted!("bug-redo-in-place-before-fence") {
             self.redo(change.entries.steps());
         }

@@ -9,7 +9,6 @@ use pmlib_format::chunk::{KIND_FREE, KIND_RUN};
 use pmlib_format::header::{NAMES_OFFSET, ROOT_OFFSET};
 use pmshare::holder::thread_tag;
 use pmshare::patrol;
-use zerocopy::IntoBytes;
 
 use crate::change::{Change, Freed};
 use crate::copies::Copies;
@@ -321,7 +320,7 @@ impl<'h> Tx<'h> {
             change.table.push((chunk, before, after));
             change.freed.push(Freed::Chunks(chunk, 1));
         }
-        let done = core.commit(mine, &mut change);
+        let done = core.commit(mine, &mut change, None);
         if done.is_err() {
             for &(chunk, ..) in &change.table {
                 core.set_use(chunk, 1, 0);
@@ -559,9 +558,10 @@ impl<'h> Tx<'h> {
             return Err(Error::Spoiled);
         }
         plan.note_changes(core, change)?;
-        plan.store_fresh(core, change)?;
+        let is_hashed = plan.note_fresh(core, change)?;
         if !change.is_empty() {
-            core.commit(lane_of(core, &mut self.lane)?, change)?;
+            let fresh = is_hashed.then_some(&plan.copies);
+            core.commit(lane_of(core, &mut self.lane)?, change, fresh)?;
         }
         // Others see what it has made from here on.
         plan.made.clear();
@@ -630,26 +630,23 @@ impl Plan {
         }
     }
 
-    /// Stores new objects where nobody looks yet. The record tells by a hash whether they were
-    /// durable, or, of much, is not begun before they are.
-    fn store_fresh(&self, core: &Core, change: &mut Change) -> Result<()> {
+    /// Has the record tell by hashes whether new objects were durable; much of them is stored, and
+    /// durable, before the record is begun. Answers whether there are some that are not stored yet.
+    fn note_fresh(&self, core: &Core, change: &mut Change) -> Result<bool> {
         if self.made.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
-        let mut bytes = 0;
-        for (offset, words) in self.copies.fresh() {
-            core.mem.write_nt(offset, words.as_bytes())?;
-            bytes += words.len() as u64 * 8;
-        }
-        if bytes > HASHED_MAX || self.is_apart {
+        let bytes: usize = self.copies.fresh().map(|(_, words)| 8 * words.len()).sum();
+        if bytes as u64 > HASHED_MAX || self.is_apart {
+            self.copies.store_fresh(core)?;
             core.mem.fence();
-            return Ok(());
+            return Ok(false);
         }
         for (offset, words) in self.copies.fresh() {
             let hash = core.key.hash(offset, words);
             change.entries.fresh(offset, words.len() as u64, hash);
         }
-        Ok(())
+        Ok(true)
     }
 }
 

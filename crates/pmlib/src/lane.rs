@@ -3,7 +3,9 @@
 //! A commit in a lane, in this order:
 //! 1. The chunks that it changes are locked, in order. Their last records are known then.
 //! 2. Records among them that are another lane's and not closed: what they stored is flushed.
-//! 3. The record is stored past the caches, with a stamp greater than those of all that it follows.
+//! 3. New objects and the record are stored past the caches. The record's stamp is greater than those
+//!    of all that it follows. An instruction that locks the bus would wait for these stores: no lock
+//!    is taken after them.
 //! 4. **The fence.** The record is durable; so are new objects, what step 2 flushed, and all that
 //!    the lane's previous record stored: it was flushed right before.
 //! 5. The words are stored in place. The lane's lines say from the fence on where the record is,

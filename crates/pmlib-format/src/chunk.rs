@@ -5,17 +5,17 @@ use crate::{CHUNK_BYTES, LINE_BYTES};
 
 /// Bytes of a chunk's entry in the table: two words.
 ///
-/// The first word, from its low end: kind (4 bits), class (8), chunks (28), generation (24). The
-/// second is an owner object's offset / 64, 0 for none.
+/// The first word, from its low end: kind (4 bits), class (8), chunks (28), generation (24). Chunks
+/// are those of a run, and those that objects of a class share. The second is an owner object's offset / 64, 0 for none.
 pub const ENTRY_BYTES: u64 = 16;
 /// Chunks of a group of the table. Their CRC-32C is the low half of the group's last 16 bytes.
 pub const GROUP_CHUNKS: u64 = 15;
 /// Bytes of a group.
 pub const GROUP_BYTES: u64 = 256;
 
-/// Kind: nothing is in it, or it belongs to a run that an earlier chunk heads.
+/// Kind: nothing is in it, or it belongs to a run, or to chunks of objects, that an earlier one heads.
 pub const KIND_FREE: u64 = 0;
-/// Kind: objects of one class.
+/// Kind: objects of one class, in this chunk and in those after it that the class takes.
 pub const KIND_OBJECTS: u64 = 1;
 /// Kind: the head of a run of chunks that is one object.
 pub const KIND_RUN: u64 = 2;
@@ -24,21 +24,78 @@ pub const KIND_META: u64 = 3;
 
 /// Objects lie at multiples of this.
 pub const PLACE_BYTES: u64 = 16;
-/// Sizes of the classes, bytes: by 16 up to 128, then four to a doubling.
-pub const CLASS_BYTES: [u64; 32] = class_bytes();
-/// The largest object that shares a chunk with others, bytes.
-pub const SHARED_MAX: u64 = CLASS_BYTES[31];
+/// Classes whose objects share chunks.
+pub const CLASSES: usize = SMALL + LARGE.len();
+/// Sizes of the classes, bytes: by 16 up to 128, then four to a doubling up to 8 KiB, then those of
+/// which some fill one chunk, two, four or eight.
+pub const CLASS_BYTES: [u64; CLASSES] = class_bytes();
+/// The largest object that shares chunks with others, bytes.
+pub const SHARED_MAX: u64 = CLASS_BYTES[CLASSES - 1];
+/// The most chunks that objects of one class share.
+pub const CLASS_CHUNKS_MAX: u64 = 8;
 
-const fn class_bytes() -> [u64; 32] {
-    let mut bytes = [0; 32];
+/// Classes up to 8 KiB.
+const SMALL: usize = 32;
+/// The larger ones: chunks, and how many objects share them. No object is more than a quarter
+/// larger than what was asked for, if one that fits better into whole chunks has these.
+const LARGE: [(u64, u64); 11] = [
+    (1, 6),
+    (1, 5),
+    (1, 4),
+    (1, 3),
+    (2, 5),
+    (2, 4),
+    (2, 3),
+    (4, 5),
+    (4, 3),
+    (8, 5),
+    (8, 3),
+];
+
+/// Chunks that objects of a class share.
+#[inline]
+#[must_use]
+pub const fn class_chunks(class: usize) -> u64 {
+    match class {
+        0..SMALL => 1,
+        _ => LARGE[class - SMALL].0,
+    }
+}
+
+/// The class of objects of `size` bytes; `None`: such an object has chunks of its own.
+#[inline]
+#[must_use]
+pub const fn class_of(size: u64) -> Option<usize> {
+    let mut class = 0;
+    while class < CLASSES {
+        if CLASS_BYTES[class] >= size {
+            // Whole chunks may fit better.
+            let fits =
+                class < SMALL || CLASS_BYTES[class] < size.div_ceil(CHUNK_BYTES) * CHUNK_BYTES;
+            return if fits { Some(class) } else { None };
+        }
+        class += 1;
+    }
+    None
+}
+
+const fn class_bytes() -> [u64; CLASSES] {
+    let mut bytes = [0; CLASSES];
     let mut class = 0;
     while class < 8 {
         bytes[class] = 16 * (class as u64 + 1);
         class += 1;
     }
-    while class < 32 {
+    while class < SMALL {
         let (doubling, quarter) = ((class - 8) / 4, (class - 8) % 4);
         bytes[class] = (128 << doubling) / 4 * (5 + quarter as u64);
+        class += 1;
+    }
+    while class < CLASSES {
+        let (chunks, objects) = LARGE[class - SMALL];
+        // A line has the bitmaps.
+        let room = chunks * CHUNK_BYTES - LINE_BYTES;
+        bytes[class] = room / objects / PLACE_BYTES * PLACE_BYTES;
         class += 1;
     }
     bytes
@@ -52,21 +109,22 @@ pub const fn bitmap_words(class: usize) -> u64 {
     INSIDE[class].bitmap_words
 }
 
-/// Where a chunk's first object is, from its start.
+/// Where the first object is, from its chunk's start.
 #[inline]
 #[must_use]
 pub const fn first_place(class: usize) -> u64 {
     INSIDE[class].first
 }
 
-/// How many objects a chunk has room for.
+/// How many objects the chunks of a class have room for.
 #[inline]
 #[must_use]
 pub const fn places(class: usize) -> u64 {
     INSIDE[class].places
 }
 
-/// The number of the place that begins `within` bytes after the start of a chunk, if one does.
+/// The number of the place that begins `within` bytes after the start of a chunk of objects, if one
+/// does; it may begin in one of the chunks that belong to it.
 #[inline]
 #[must_use]
 pub fn place_at(class: usize, within: u64) -> Option<u64> {
@@ -75,7 +133,7 @@ pub fn place_at(class: usize, within: u64) -> Option<u64> {
     // Past the last place the product is of no use, and may not fit.
     let index = after.wrapping_mul(inside.reciprocal) >> 32;
     let is_place = index.wrapping_mul(CLASS_BYTES[class]) == after && index < inside.places;
-    (is_place && within < CHUNK_BYTES).then_some(index)
+    (is_place && within < class_chunks(class) * CHUNK_BYTES).then_some(index)
 }
 
 /// The inside of a chunk of a class: divisions that no transaction is to wait for.
@@ -84,29 +142,30 @@ struct Inside {
     bitmap_words: u64,
     first: u64,
     places: u64,
-    /// 2^32 by the bytes of an object, rounded up: the quotient of less than 2^16 is exact.
+    /// 2^32 by the bytes of an object, rounded up: the quotient of less than 2^19 is exact.
     reciprocal: u64,
 }
 
-const INSIDE: [Inside; 32] = insides();
+const INSIDE: [Inside; CLASSES] = insides();
 
-const fn insides() -> [Inside; 32] {
+const fn insides() -> [Inside; CLASSES] {
     let none = Inside {
         bitmap_words: 0,
         first: 0,
         places: 0,
         reciprocal: 0,
     };
-    let mut all = [none; 32];
+    let mut all = [none; CLASSES];
     let mut class = 0;
-    while class < 32 {
+    while class < CLASSES {
         let bytes = CLASS_BYTES[class];
-        let bitmap_words = (CHUNK_BYTES / bytes).div_ceil(64);
+        let all_bytes = class_chunks(class) * CHUNK_BYTES;
+        let bitmap_words = (all_bytes / bytes).div_ceil(64);
         let first = (bitmap_words * 16).next_multiple_of(LINE_BYTES);
         all[class] = Inside {
             bitmap_words,
             first,
-            places: (CHUNK_BYTES - first) / bytes,
+            places: (all_bytes - first) / bytes,
             reciprocal: (1u64 << 32).div_ceil(bytes),
         };
         class += 1;
@@ -131,7 +190,8 @@ pub const BITMAP_OFFSET: u64 = 32;
 /// [`USE_OFFSET`]: a run has it.
 pub const USE_RUN: u64 = u64::MAX;
 
-const _: () = assert!(CLASS_BYTES[7] == 128 && CLASS_BYTES[8] == 160 && SHARED_MAX == 8192);
+const _: () = assert!(CLASS_BYTES[7] == 128 && CLASS_BYTES[8] == 160 && CLASS_BYTES[31] == 8192);
+const _: () = assert!(SHARED_MAX == 174_736 && class_chunks(CLASSES - 1) == CLASS_CHUNKS_MAX);
 const _: () = assert!(GROUP_CHUNKS * ENTRY_BYTES + 16 == GROUP_BYTES);
 const _: () = assert!(places(0) == 4032 && places(31) == 7);
 
@@ -143,17 +203,24 @@ mod tests {
     fn places_fit_into_a_chunk() {
         for (class, bytes) in CLASS_BYTES.into_iter().enumerate() {
             assert!(bytes.is_multiple_of(PLACE_BYTES));
-            assert!(first_place(class) + places(class) * bytes <= CHUNK_BYTES);
+            let all = class_chunks(class) * CHUNK_BYTES;
+            assert!(first_place(class) + places(class) * bytes <= all);
             assert!(places(class) <= bitmap_words(class) * 64);
+            assert!(class < 1 || bytes > CLASS_BYTES[class - 1]);
+            if class >= SMALL {
+                assert_eq!(places(class), LARGE[class - SMALL].1);
+                assert_eq!((first_place(class), bitmap_words(class)), (LINE_BYTES, 1));
+            }
         }
     }
 
-    /// Goal: a place is found by a multiplication as by a division. Method: every byte of a chunk
-    /// of each class, and some behind it.
+    /// Goal: a place is found by a multiplication as by a division. Method: every byte of the chunks
+    /// of each class, and some behind them.
     #[test]
     fn places_are_found() {
         for (class, bytes) in CLASS_BYTES.into_iter().enumerate() {
-            for within in (0..2 * CHUNK_BYTES).chain([u64::MAX - 1, u64::MAX, 1 << 32, 1 << 48]) {
+            let end = (class_chunks(class) + 1) * CHUNK_BYTES;
+            for within in (0..end).chain([u64::MAX - 1, u64::MAX, 1 << 32, 1 << 48]) {
                 let expected = within
                     .checked_sub(first_place(class))
                     .filter(|after| after % bytes == 0 && after / bytes < places(class))
@@ -165,11 +232,12 @@ mod tests {
 
     /// The internal waste of any size is bounded.
     #[test]
-    fn a_class_is_at_most_a_fifth_too_large() {
-        for size in 64..=SHARED_MAX {
-            let class = CLASS_BYTES.into_iter().find(|&bytes| bytes >= size);
-            let class = class.expect("up to the largest");
-            assert!((class - size) * 5 <= class, "{size} in {class}");
+    fn an_object_is_at_most_a_fifth_too_large_or_a_quarter() {
+        for size in 64..=64 * CHUNK_BYTES {
+            let whole = size.div_ceil(CHUNK_BYTES) * CHUNK_BYTES;
+            let given = class_of(size).map_or(whole, |class| CLASS_BYTES[class]);
+            let part = if size <= 8192 { 5 } else { 4 };
+            assert!((given - size) * part <= given, "{size} in {given}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Lanes: where records are, and what each lane says of itself.
 
 use crate::LINE_BYTES;
-use crate::chunk::CLASS_BYTES;
+use crate::chunk::CLASSES;
 
 /// Bytes of a lane, unless a heap is small.
 pub const LANE_BYTES: u64 = 64 << 10;
@@ -37,7 +37,7 @@ pub const LANE_OWNER_OFFSET: u64 = 40;
 pub const WAITS_OFFSET: u64 = 64;
 /// In them: a word for each class: the chunk from which the lane takes places (low half; 0: none),
 /// and the word of its bitmap that had a free one last.
-pub const CURRENT_OFFSET: u64 = 256;
+pub const CURRENT_OFFSET: u64 = 128;
 
 /// Bytes of a line of the lock table: its first word is the owner.
 pub const LOCK_LINE_BYTES: u64 = 64;
@@ -45,7 +45,7 @@ pub const LOCK_LINE_BYTES: u64 = 64;
 pub const LOCK_LANE_OFFSET: u64 = 8;
 
 const _: () = assert!(LANES_MAX < 1 << (64 - STAMP_BITS));
-const _: () = assert!(CURRENT_OFFSET + 8 * CLASS_BYTES.len() as u64 == LANE_LINE_BYTES);
+const _: () = assert!(CURRENT_OFFSET + 8 * CLASSES as u64 <= LANE_LINE_BYTES);
 /// The words from `last` to `done` are read, and partly stored, as a row.
 const ROW: [u64; 5] = [
     LAST_OFFSET,

@@ -1,7 +1,7 @@
 //! The work of one record, as a transaction puts it together.
 
 use pmlib_format::CHUNK_BYTES;
-use pmlib_format::chunk::{KIND_OBJECTS, bitmap_words};
+use pmlib_format::chunk::{KIND_OBJECTS, bitmap_words, class_chunks};
 
 use crate::engine::Core;
 use crate::error::{Error, Result};
@@ -42,7 +42,7 @@ impl Change {
     /// set.
     pub fn claim(&mut self, core: &Core, claim: Claim) -> Result<()> {
         let before = core.entry(claim.chunk).ok_or(Error::Broken)?;
-        let after = before.becomes(KIND_OBJECTS, claim.class, 1);
+        let after = before.becomes(KIND_OBJECTS, claim.class, class_chunks(claim.class));
         self.table.push((claim.chunk, before, after));
         let none = vec![0; bitmap_words(claim.class) as usize];
         self.entries.write(claim.chunk * CHUNK_BYTES, &none);

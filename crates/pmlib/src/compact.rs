@@ -14,7 +14,7 @@ use std::path::Path;
 
 use pmem::{MediumKind, Pmem};
 use pmlib_format::CHUNK_BYTES;
-use pmlib_format::chunk::{KIND_FREE, KIND_RUN};
+use pmlib_format::chunk::KIND_FREE;
 use pmlib_format::header::{
     COPY_OFFSET, RUN_OFFSET, SPANS_MAX, SPANS_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET,
 };
@@ -208,10 +208,7 @@ fn used_end(core: &Core, span: &Span) -> u64 {
     let (mut chunk, mut end) = (own, own);
     while chunk < span.first + span.chunks {
         let entry = Entry::of(core.mem.load(span.entry(chunk)));
-        let chunks = match entry.kind {
-            KIND_RUN => entry.chunks.clamp(1, span.first + span.chunks - chunk),
-            _ => 1,
-        };
+        let chunks = entry.extent().min(span.first + span.chunks - chunk);
         chunk += chunks;
         if entry.kind != KIND_FREE {
             end = chunk;

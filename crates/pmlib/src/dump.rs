@@ -274,7 +274,7 @@ impl Inspector {
                 let entry = Entry::of(self.core.mem.load(span.entry(chunk)));
                 let can_be = is_possible(span, chunk, entry);
                 let chunks = match entry.kind {
-                    KIND_RUN if can_be => entry.chunks,
+                    KIND_RUN | KIND_OBJECTS if can_be => entry.chunks,
                     KIND_META if can_be => span.meta_chunks.min(end - chunk),
                     _ => 1,
                 };

@@ -7,7 +7,7 @@ use pmem::{MapOptions, Pmem};
 use pmlib_format::NamedRaw;
 use pmlib_format::chunk::{
     CLASS_BYTES, ENTRY_BYTES, GROUP_BYTES, GROUP_CHUNKS, KIND_FREE, KIND_META, KIND_OBJECTS,
-    KIND_RUN, bitmap_words,
+    KIND_RUN, bitmap_words, class_chunks,
 };
 use pmlib_format::header::{
     COPY_OFFSET, NAMES_OFFSET, ROOT_OFFSET, RUN_OFFSET, SPANS_MAX, SPANS_OFFSET, STATE_OFFSET,
@@ -23,7 +23,7 @@ use crate::lane::{GROUP_WORDS, group_check};
 use crate::layout::Span;
 use crate::packed::{Entry, checked_value, closed_of, root_of};
 use crate::roots::entry_at;
-use crate::space::{CLASSES, valid_bits};
+use crate::space::{is_shared, valid_bits};
 use crate::stats::Census;
 
 /// The header, of which the copy serves.
@@ -282,11 +282,12 @@ fn table(core: &Core, span: &Span, found: &mut Vec<Finding>) -> Result<()> {
 /// Whether a chunk can be what its entry says.
 pub(crate) fn is_possible(span: &Span, chunk: u64, entry: Entry) -> bool {
     let is_own = chunk < span.first + span.meta_chunks;
+    let rest = span.first + span.chunks - chunk;
     match entry.kind {
         KIND_META => chunk == span.first,
         KIND_FREE => chunk != span.first,
-        KIND_OBJECTS => !is_own && entry.class < CLASSES,
-        KIND_RUN => !is_own && (1..=span.first + span.chunks - chunk).contains(&entry.chunks),
+        KIND_OBJECTS => !is_own && is_shared(entry) && entry.chunks <= rest,
+        KIND_RUN => !is_own && (1..=rest).contains(&entry.chunks),
         _ => false,
     }
 }
@@ -304,23 +305,22 @@ fn chunks(core: &Core, span: &Span, found: &mut Vec<Finding>, census: &mut Censu
             continue;
         }
         let is_own = chunk < span.first + span.meta_chunks;
+        for inner in chunk + 1..chunk + entry.extent() {
+            if Entry::of(core.mem.load(span.entry(inner))).kind != KIND_FREE {
+                let text = format!("chunk {inner} belongs to an earlier one, and has an entry");
+                found.push(Finding::new(ENTRY, span.entry(inner), text));
+            }
+        }
         match entry.kind {
             KIND_OBJECTS => objects(core, chunk, entry.class, found, census),
             KIND_RUN => {
-                for inner in chunk + 1..chunk + entry.chunks {
-                    if Entry::of(core.mem.load(span.entry(inner))).kind != KIND_FREE {
-                        let text = format!("chunk {inner} belongs to a run, and has an entry");
-                        found.push(Finding::new(ENTRY, span.entry(inner), text));
-                    }
-                }
                 census.objects += 1;
                 census.object_bytes += entry.chunks * CHUNK_BYTES;
-                chunk += entry.chunks - 1;
             }
             _ if !is_own => census.free_bytes += CHUNK_BYTES,
             _ => {}
         }
-        chunk += 1;
+        chunk += entry.extent();
     }
 }
 
@@ -338,7 +338,7 @@ fn objects(core: &Core, chunk: u64, class: usize, found: &mut Vec<Finding>, cens
     let bytes = live * CLASS_BYTES[class];
     census.objects += live;
     census.object_bytes += bytes;
-    census.spare_bytes += CHUNK_BYTES - bytes;
+    census.spare_bytes += class_chunks(class) * CHUNK_BYTES - bytes;
 }
 
 fn roots(core: &Core, found: &mut Vec<Finding>) {

@@ -277,9 +277,11 @@ impl Core {
         }
         for freed in &change.freed {
             // Their next owner stores there without a record: no earlier record may be redone.
-            if let &Freed::Chunks(first, chunks) = freed {
-                lane.chunks.extend(first..first + chunks);
-            }
+            lane.chunks.extend(match freed {
+                &Freed::Chunks(first, chunks) => first..first + chunks,
+                Freed::Place(_) if planted!("bug-wide-free-locks-its-bit-alone") => 0..0,
+                Freed::Place(place) => place.covered(),
+            });
         }
         if !lane.chunks.is_sorted_by(|one, next| one < next) {
             lane.chunks.sort_unstable();
@@ -365,10 +367,9 @@ impl Core {
         for &(chunk, before, after) in &change.table {
             match (before.kind, after.kind) {
                 (_, KIND_RUN) => self.set_use(chunk, after.chunks, USE_RUN),
-                (KIND_RUN, KIND_FREE) => self.set_use(chunk, before.chunks, 0),
-                (_, KIND_FREE) => self.set_use(chunk, 1, 0),
+                (_, KIND_FREE) => self.set_use(chunk, before.extent(), 0),
                 // One of objects stays the lane's, that it may take places from it.
-                _ => {}
+                _ => self.set_use(chunk + 1, after.extent() - 1, USE_RUN),
             }
         }
     }

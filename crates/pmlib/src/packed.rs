@@ -1,6 +1,6 @@
 //! Words that hold more than one thing.
 
-use pmlib_format::chunk::PLACE_BYTES;
+use pmlib_format::chunk::{KIND_OBJECTS, KIND_RUN, PLACE_BYTES};
 use pmlib_format::lane::STAMP_BITS;
 
 const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
@@ -87,7 +87,7 @@ pub(crate) fn root_of(word: u64) -> Option<u64> {
 pub(crate) struct Entry {
     pub kind: u64,
     pub class: usize,
-    /// Chunks of a run; of others 1.
+    /// Chunks of a run, or of objects that share them; of others 1.
     pub chunks: u64,
     pub generation: u64,
 }
@@ -104,6 +104,14 @@ impl Entry {
             class: (word >> 4 & 0xff) as usize,
             chunks: word >> 12 & 0xfff_ffff,
             generation: word >> 40,
+        }
+    }
+
+    /// Chunks from this one on that it is the entry of.
+    pub fn extent(self) -> u64 {
+        match self.kind {
+            KIND_RUN | KIND_OBJECTS => self.chunks.max(1),
+            _ => 1,
         }
     }
 

@@ -17,7 +17,7 @@ use pmem::slots::{Probe, Prober};
 use pmem::{MapOptions, Pmem};
 use pmlib_format::chunk::{
     CLASS_BYTES, GROUP_BYTES, GROUP_CHUNKS, KIND_FREE, KIND_META, KIND_OBJECTS, KIND_RUN,
-    bitmap_words, first_place, places,
+    bitmap_words, class_chunks, first_place, places,
 };
 use pmlib_format::header::{
     COPY_OFFSET, NAMES_OFFSET, ROOT_OFFSET, RUN_OFFSET, SPANS_MAX, SPANS_OFFSET, STATE_ACTIVE,
@@ -531,7 +531,9 @@ impl Mender {
             let entry = Entry::of(self.core.mem.load(span.entry(head)));
             match entry.kind {
                 KIND_FREE => None,
-                KIND_RUN => Some(is_possible(span, head, entry) && head + entry.chunks > chunk),
+                KIND_RUN | KIND_OBJECTS => {
+                    Some(is_possible(span, head, entry) && head + entry.chunks > chunk)
+                }
                 _ => Some(false),
             }
         });
@@ -547,7 +549,7 @@ impl Mender {
             return (entry(KIND_FREE, 0, 1), text);
         }
         let fits: Vec<usize> = (0..CLASSES)
-            .filter(|&class| self.looks_like(chunk, class))
+            .filter(|&class| self.looks_like(span, chunk, class))
             .collect();
         let class = match fits[..] {
             [class] => Some(class),
@@ -559,7 +561,7 @@ impl Mender {
                 let text = format!(
                     "the entry of chunk {chunk} is impossible: it has objects of {bytes} bytes"
                 );
-                (entry(KIND_OBJECTS, class, 1), text)
+                (entry(KIND_OBJECTS, class, class_chunks(class)), text)
             }
             None => {
                 let text = format!(
@@ -571,7 +573,12 @@ impl Mender {
     }
 
     /// Whether a chunk begins with the bitmaps of this class, and has an object.
-    fn looks_like(&self, chunk: u64, class: usize) -> bool {
+    fn looks_like(&self, span: &Span, chunk: u64, class: usize) -> bool {
+        let end = chunk + class_chunks(class);
+        let is_free = |chunk| Entry::of(self.core.mem.load(span.entry(chunk))).kind == KIND_FREE;
+        if end > span.first + span.chunks || !(chunk + 1..end).all(is_free) {
+            return false;
+        }
         let (start, words) = (chunk * CHUNK_BYTES, bitmap_words(class));
         let load = |word: u64| self.core.mem.load(start + word * 8);
         let has_object = (0..words).any(|word| load(word) != 0);
@@ -583,29 +590,28 @@ impl Mender {
             })
     }
 
-    /// No chunk of a run has an entry of its own.
+    /// No chunk that belongs to an earlier one has an entry of its own.
     fn runs(&self, span: &Span, done: &mut Vec<Finding>) -> Result<()> {
         let mem = &self.core.mem;
         let (mut chunk, end) = (span.first + span.meta_chunks, span.first + span.chunks);
         while chunk < end {
             let head = Entry::of(mem.load(span.entry(chunk)));
-            if head.kind != KIND_RUN {
-                chunk += 1;
-                continue;
-            }
-            let inner = (chunk + 1..chunk + head.chunks)
+            let inner = (chunk + 1..chunk + head.extent())
                 .find(|&inner| Entry::of(mem.load(span.entry(inner))).kind != KIND_FREE);
             let Some(inner) = inner else {
-                chunk += head.chunks.max(1);
+                chunk += head.extent();
                 continue;
             };
-            // Both can be read: the run as far as the other one.
+            // Both can be read: the earlier one, as a whole, as far as the other one.
             let cut = Entry {
+                kind: KIND_RUN,
+                class: 0,
                 chunks: inner - chunk,
                 ..head
             };
-            let text =
-                format!("chunk {inner} belongs to a run, and has an entry: the run ends there");
+            let text = format!(
+                "chunk {inner} belongs to an earlier one, and has an entry: that ends there"
+            );
             done.push(Finding::new(ENTRY, span.entry(chunk), text));
             let at = chunk - span.first;
             let place = span.table + at / GROUP_CHUNKS * GROUP_BYTES;

@@ -167,12 +167,14 @@ impl Core {
         for span in self.spans.iter() {
             let mut run_end = 0;
             for chunk in span.first + span.meta_chunks..span.first + span.chunks {
-                let mut entry = Entry::default();
+                // One that belongs to an earlier chunk is as one of a run.
+                let mut entry = Entry {
+                    kind: KIND_RUN,
+                    ..Entry::default()
+                };
                 if chunk >= run_end {
                     entry = Entry::of(self.mem.load(span.entry(chunk)));
-                    if entry.kind == KIND_RUN {
-                        run_end = chunk + entry.chunks;
-                    }
+                    run_end = chunk + entry.extent();
                 }
                 let line = span.line(chunk);
                 let used = self.mem.load_cached(line + USE_OFFSET);
@@ -184,7 +186,7 @@ impl Core {
                 if !is_theirs {
                     continue;
                 }
-                if chunk < run_end {
+                if chunk < run_end && !matches!(entry.kind, KIND_FREE | KIND_OBJECTS) {
                     self.set_use(chunk, 1, USE_RUN);
                     continue;
                 }

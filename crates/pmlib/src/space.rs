@@ -7,7 +7,7 @@
 //! - Nobody's and free, or nobody's and one of objects: a transaction takes it by a CAS.
 //! - A lane's: its transaction has reserved the chunk, or takes places from it. It stays so until
 //!   that transaction ends, so that all places that are reserved in a chunk are one transaction's.
-//! - A run's.
+//! - A run's, or one of objects that an earlier chunk heads, whose line says whose they are.
 //!
 //! A *reserved* place has its bit in the chunk's second bitmap, which only the lane that has the
 //! chunk changes. It becomes an object by its bit in the first bitmap, which a record sets.
@@ -24,8 +24,8 @@ use std::sync::Arc;
 
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::chunk::{
-    BITMAP_OFFSET, CLASS_BYTES, KIND_FREE, KIND_OBJECTS, KIND_RUN, USE_OFFSET, USE_RUN,
-    bitmap_words, first_place, place_at, places,
+    BITMAP_OFFSET, CLASS_BYTES, CLASS_CHUNKS_MAX, KIND_FREE, KIND_OBJECTS, KIND_RUN, USE_OFFSET,
+    USE_RUN, bitmap_words, class_chunks, first_place, place_at, places,
 };
 use pmlib_format::lane::CURRENT_OFFSET;
 
@@ -35,8 +35,7 @@ use crate::lane::Lane;
 use crate::packed::{Entry, Ticket};
 use crate::seen::Seen;
 
-/// Classes of objects that share chunks.
-pub(crate) const CLASSES: usize = CLASS_BYTES.len();
+pub(crate) use pmlib_format::chunk::{CLASSES, class_of};
 
 /// Room that comes to be had when a record is closed durably.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +46,23 @@ pub(crate) enum Room {
     Chunks(u64, u64),
 }
 
+/// For each class, chunks.
+#[derive(Debug)]
+struct Partial([VecDeque<u64>; CLASSES]);
+
+impl Default for Partial {
+    fn default() -> Partial {
+        Partial(std::array::from_fn(|_| VecDeque::new()))
+    }
+}
+
 /// Room, as this process believes.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     /// Runs of free chunks: first chunk, chunks.
     free: BTreeMap<u64, u64>,
     /// For each class, chunks that may have room and that nobody has.
-    partial: [VecDeque<u64>; CLASSES],
+    partial: Partial,
     /// A bit for each chunk, that says whether it is among those.
     listed: Vec<u64>,
     /// Where that is shown.
@@ -97,13 +106,13 @@ impl Space {
         }
         if self.listed[word] & bit == 0 {
             self.listed[word] |= bit;
-            self.partial[class].push_back(chunk);
+            self.partial.0[class].push_back(chunk);
             self.seen.show(chunk);
         }
     }
 
     fn next_listed(&mut self, class: usize) -> Option<u64> {
-        let chunk = self.partial[class].pop_front()?;
+        let chunk = self.partial.0[class].pop_front()?;
         self.listed[(chunk / 64) as usize] &= !(1 << (chunk % 64));
         self.seen.hide(chunk);
         Some(chunk)
@@ -112,7 +121,7 @@ impl Space {
     /// Shows there what is listed, and nothing else, from now on.
     fn show_in(&mut self, seen: &Arc<Seen>) {
         seen.clear();
-        for &chunk in self.partial.iter().flatten() {
+        for &chunk in self.partial.0.iter().flatten() {
             seen.show(chunk);
         }
         self.seen = Arc::clone(seen);
@@ -188,6 +197,15 @@ impl Place {
         (word, 1 << (self.index % 64))
     }
 
+    /// The chunks in which it is, if those may be others than the one with its bit.
+    pub fn covered(&self) -> std::ops::Range<u64> {
+        if class_chunks(self.class) == 1 {
+            return 0..0;
+        }
+        let end = self.offset() + CLASS_BYTES[self.class];
+        self.offset() / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES)
+    }
+
     /// Its word of the second bitmap.
     fn taken_word(&self) -> u64 {
         self.bit().0 + bitmap_words(self.class) * 8
@@ -211,9 +229,9 @@ impl Object {
     }
 }
 
-/// The class of objects of `size` bytes, if they share chunks.
-pub(crate) fn class_of(size: u64) -> Option<usize> {
-    CLASS_BYTES.iter().position(|&bytes| bytes >= size)
+/// Whether an entry can be one of objects, by its class and its chunks.
+pub(crate) fn is_shared(entry: Entry) -> bool {
+    entry.class < CLASSES && entry.chunks == class_chunks(entry.class)
 }
 
 /// The bits of a word of a class's bitmaps that are places.
@@ -248,8 +266,33 @@ impl Core {
             KIND_RUN if within == 0 && chunk + entry.chunks <= self.spans.chunks() => {
                 Some(Object::Run(chunk, entry.chunks))
             }
+            KIND_FREE => self.place_behind(chunk, within),
             _ => None,
         }
+    }
+
+    /// The object that may be at a place of a chunk without an entry, which belongs perhaps to
+    /// objects that an earlier one heads.
+    #[cold]
+    fn place_behind(&self, chunk: u64, within: u64) -> Option<Object> {
+        for distance in 1..CLASS_CHUNKS_MAX.min(chunk + 1) {
+            let head = chunk - distance;
+            let entry = self.entry(head)?;
+            let class = entry.class;
+            match entry.kind {
+                KIND_FREE => {}
+                KIND_OBJECTS if class < CLASSES && distance < class_chunks(class) => {
+                    let index = place_at(class, distance * CHUNK_BYTES + within)?;
+                    return Some(Object::Shared(Place {
+                        chunk: head,
+                        class,
+                        index,
+                    }));
+                }
+                _ => return None,
+            }
+        }
+        None
     }
 
     /// The object at `offset`.
@@ -473,7 +516,7 @@ impl Core {
                 return Some(chunk);
             }
         }
-        let chunk = self.take(lane, 1)?;
+        let chunk = self.take(lane, class_chunks(class))?;
         let (start, words) = (chunk * CHUNK_BYTES, bitmap_words(class));
         // The first bitmap is the record's, which claims the chunk, to make durable.
         for at in 0..2 * words {
@@ -557,7 +600,7 @@ impl Core {
             self.set_current(lane, claim.class, 0, 0);
         }
         lane.full.retain(|full| full.chunk != claim.chunk);
-        self.untake(claim.chunk, 1);
+        self.untake(claim.chunk, class_chunks(claim.class));
     }
 
     /// Takes chunks of objects in which nothing is, nor reserved, nor freed too late. Their entries
@@ -587,17 +630,14 @@ impl Core {
         empty
     }
 
-    /// Shows each chunk that is no part of the heap's own and no inner one of a run.
+    /// Shows each chunk that is no part of the heap's own and belongs to no earlier one.
     pub fn walk(&self, mut show: impl FnMut(u64, Entry)) {
         for span in self.spans.iter() {
             let (mut chunk, end) = (span.first + span.meta_chunks, span.first + span.chunks);
             while chunk < end {
                 let entry = Entry::of(self.mem.load(span.entry(chunk)));
                 show(chunk, entry);
-                chunk += match entry.kind {
-                    KIND_RUN => entry.chunks.max(1),
-                    _ => 1,
-                };
+                chunk += entry.extent();
             }
         }
     }
@@ -644,7 +684,9 @@ impl Core {
         let chunks = self.spans.chunks();
         self.walk(|chunk, entry| match entry.kind {
             KIND_FREE => {}
-            KIND_OBJECTS if entry.class < CLASSES => {}
+            KIND_OBJECTS if is_shared(entry) && chunk + entry.chunks <= chunks => {
+                self.set_use(chunk + 1, entry.chunks - 1, USE_RUN);
+            }
             KIND_RUN if entry.chunks > 0 && chunk + entry.chunks <= chunks => {
                 self.set_use(chunk, entry.chunks, USE_RUN);
             }
@@ -669,97 +711,4 @@ pub(crate) struct Claim {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::check::split_mix;
-    use crate::{Heap, Options};
-
-    #[test]
-    fn runs_are_cut_and_joined() {
-        let mut space = Space::default();
-        space.give(10, 6);
-        space.give(30, 2);
-        assert_eq!(space.take(1), Some(30), "from the shortest");
-        assert_eq!(space.take(4), Some(10));
-        assert_eq!(space.take(3), None);
-        space.give(30, 1);
-        space.give(10, 4);
-        let runs: Vec<(u64, u64)> = space.free.into_iter().collect();
-        assert_eq!(runs, [(10, 6), (30, 2)]);
-    }
-
-    /// Two chunks with one word: the one that is not shown is not taken for listed, and neither
-    /// takes the other's word away.
-    #[test]
-    fn shown_chunks_are_listed() {
-        let (seen, mut space) = (Arc::new(Seen::new(4)), Space::default());
-        space.list(1, 3);
-        space.show_in(&seen);
-        assert!(seen.has(1) && !seen.has(5) && !seen.has(0));
-        space.list(5, 3);
-        assert!(seen.has(5) && !seen.has(1));
-        assert_eq!(space.next_listed(3), Some(1));
-        assert!(seen.has(5));
-        assert_eq!(space.next_listed(3), Some(5));
-        assert!(!seen.has(5) && !seen.has(1));
-        assert!(!Seen::default().has(0));
-    }
-
-    /// Goal: room that was freed in a chunk that is listed already is not lost. Method: objects are
-    /// freed and made in an order that no list foresees; after each transaction every chunk with
-    /// room is a lane's, listed, or waits.
-    #[test]
-    fn no_room_is_forgotten() {
-        let heap = Heap::private(2 << 20, &Options::default()).unwrap();
-        let core = heap.core();
-        let class = class_of(1000).unwrap();
-        let mut all = Vec::new();
-        while let Ok(object) = heap.tx(|tx| tx.alloc(1000)) {
-            all.push(object);
-        }
-        let mut state = 7;
-        for _ in 0..2000 {
-            let chance = split_mix(&mut state);
-            if chance % 100 < 45 && !all.is_empty() {
-                let object = all.swap_remove((chance >> 8) as usize % all.len());
-                heap.tx(|tx| tx.free(object)).unwrap();
-            } else if let Ok(object) = heap.tx(|tx| tx.alloc(1000)) {
-                all.push(object);
-            }
-            let space = core.space();
-            let rooms = space.waiting.iter().flatten();
-            let waiting: Vec<Room> = rooms.map(|&(_, room)| room).collect();
-            core.walk(|chunk, entry| {
-                let is_free = core.mem.load(core.use_of(chunk)) == 0;
-                if entry.kind == KIND_OBJECTS && is_free && core.has_room(chunk, class) {
-                    let is_listed = space.partial[class].contains(&chunk);
-                    assert!(is_listed || waiting.contains(&Room::In(chunk, class)));
-                    assert!(is_listed || !core.seen.has(chunk));
-                }
-            });
-        }
-    }
-
-    #[test]
-    fn as_many_bits_are_valid_as_there_are_places() {
-        for class in 0..CLASSES {
-            let bits = (0..bitmap_words(class)).map(|word| valid_bits(class, word));
-            let count: u64 = bits.map(|bits| u64::from(bits.count_ones())).sum();
-            assert_eq!(count, places(class));
-        }
-        assert_eq!(
-            valid_bits(0, bitmap_words(0) - 1),
-            0,
-            "there is such a word"
-        );
-    }
-
-    #[test]
-    fn the_class_is_the_smallest_that_fits() {
-        assert_eq!(class_of(1), Some(0));
-        assert_eq!(class_of(16), Some(0));
-        assert_eq!(class_of(129).map(|class| CLASS_BYTES[class]), Some(160));
-        assert_eq!(class_of(8192), Some(31));
-        assert_eq!(class_of(8193), None);
-    }
-}
+mod tests;

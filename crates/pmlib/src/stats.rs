@@ -5,7 +5,7 @@ use pmlib_format::chunk::{CLASS_BYTES, KIND_FREE, KIND_OBJECTS, KIND_RUN, bitmap
 
 use crate::error::{Error, Result};
 use crate::heap::Heap;
-use crate::space::{CLASSES, Space, valid_bits};
+use crate::space::{CLASSES, Space, is_shared, valid_bits};
 
 /// How full a heap is, by its chunk table: exact when no transaction goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Heap {
         let mut counts = [0; CLASSES];
         let mut free = Space::default();
         core.walk(|chunk, entry| match entry.kind {
-            KIND_OBJECTS if entry.class < CLASSES => counts[entry.class] += 1,
+            KIND_OBJECTS if entry.class < CLASSES => counts[entry.class] += entry.extent(),
             KIND_FREE => free.give(chunk, 1),
             _ => {}
         });
@@ -108,13 +108,13 @@ impl Heap {
             while chunk < end {
                 let entry = core.entry(chunk).ok_or(Error::Broken)?;
                 match entry.kind {
-                    KIND_OBJECTS if entry.class < CLASSES => {
+                    KIND_OBJECTS if is_shared(entry) && entry.chunks <= end - chunk => {
                         let live = self.live(chunk, entry.class)?;
                         let bytes = live * CLASS_BYTES[entry.class];
                         census.objects += live;
                         census.object_bytes += bytes;
-                        census.spare_bytes += CHUNK_BYTES - bytes;
-                        chunk += 1;
+                        census.spare_bytes += entry.chunks * CHUNK_BYTES - bytes;
+                        chunk += entry.chunks;
                     }
                     KIND_RUN if entry.chunks > 0 && entry.chunks <= end - chunk => {
                         census.objects += 1;

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use pmlib_format::CHUNK_BYTES;
-use pmlib_format::chunk::{KIND_FREE, KIND_RUN};
+use pmlib_format::chunk::{KIND_FREE, KIND_RUN, class_chunks};
 use pmlib_format::header::{NAMES_OFFSET, ROOT_OFFSET};
 use pmshare::holder::thread_tag;
 use pmshare::patrol;
@@ -244,13 +244,21 @@ impl<'h> Tx<'h> {
             return Err(Error::Size { size });
         }
         let object = match class_of(size) {
-            Some(class) => Object::Shared(self.reserve(class, size)?),
-            None => {
+            Some(class) if class_chunks(class) == 1 => Object::Shared(self.reserve(class, size)?),
+            class => {
+                if let Some(place) = self.reserve_wide(class)? {
+                    return Ok(self.make(Object::Shared(place)));
+                }
                 let chunks = size.div_ceil(CHUNK_BYTES);
                 let first = self.take(chunks)?;
                 Object::Run(first.ok_or(Error::Full { wanted: size })?, chunks)
             }
         };
+        Ok(self.make(object))
+    }
+
+    /// Has an object that was reserved be one of this transaction; answers its offset.
+    fn make(&mut self, object: Object) -> u64 {
         let mut word = 0;
         if let Object::Shared(place) = object
             && planted!("bug-bit-set-absolute")
@@ -259,7 +267,19 @@ impl<'h> Tx<'h> {
         }
         let offset = offset_of(object);
         self.work.plan.make(offset, Made { object, word });
-        Ok(offset)
+        offset
+    }
+
+    /// A place of a class whose objects share several chunks; `None`: there is no such class, or so
+    /// many chunks are not free in a row. Then an object has chunks of its own.
+    fn reserve_wide(&mut self, class: Option<usize>) -> Result<Option<Place>> {
+        let Some(class) = class else {
+            return Ok(None);
+        };
+        let core = self.core;
+        let _window = core.mem.window();
+        let lane = lane_of(core, &mut self.lane)?;
+        Ok(core.reserve(lane, class, &mut self.work.plan.claims))
     }
 
     fn reserve(&mut self, class: usize, size: u64) -> Result<Place> {
@@ -318,7 +338,7 @@ impl<'h> Tx<'h> {
         for (chunk, before) in core.take_empty(mine) {
             let after = before.becomes(KIND_FREE, 0, 0);
             change.table.push((chunk, before, after));
-            change.freed.push(Freed::Chunks(chunk, 1));
+            change.freed.push(Freed::Chunks(chunk, before.extent()));
         }
         let done = core.commit(mine, &mut change, None);
         if done.is_err() {

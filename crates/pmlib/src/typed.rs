@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut, Range};
 
 use pmlib_format::CHUNK_BYTES;
-use pmlib_format::chunk::CLASS_BYTES;
+use pmlib_format::chunk::{CLASS_BYTES, class_chunks, class_of};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::{Error, Result};
@@ -81,8 +81,8 @@ impl<T> Field<T> {
         if !self.is_whole {
             return Ok(());
         }
-        let (wanted, found) = (given_for(size_of::<T>() as u64), size()?);
-        if wanted == found {
+        let (wanted, found) = (const { given_for(size_of::<T>() as u64) }, size()?);
+        if wanted == found || is_given_for(size_of::<T>() as u64, found) {
             return Ok(());
         }
         Err(Error::Class {
@@ -95,14 +95,21 @@ impl<T> Field<T> {
 
 /// Bytes of the object that is given out for `size`.
 pub(crate) const fn given_for(size: u64) -> u64 {
-    let mut class = 0;
-    while class < CLASS_BYTES.len() {
-        if CLASS_BYTES[class] >= size {
-            return CLASS_BYTES[class];
-        }
-        class += 1;
+    match class_of(size) {
+        Some(class) => CLASS_BYTES[class],
+        None => size.div_ceil(CHUNK_BYTES) * CHUNK_BYTES,
     }
-    size.div_ceil(CHUNK_BYTES) * CHUNK_BYTES
+}
+
+/// Whether an object of `found` bytes may have been given out for `size`: one that shares several
+/// chunks has chunks of its own where there were no such chunks.
+pub(crate) const fn is_given_for(size: u64, found: u64) -> bool {
+    let whole = size.div_ceil(CHUNK_BYTES) * CHUNK_BYTES;
+    match class_of(size) {
+        Some(class) if class_chunks(class) > 1 => found == CLASS_BYTES[class] || found == whole,
+        Some(class) => found == CLASS_BYTES[class],
+        None => found == whole,
+    }
 }
 
 impl<T> From<P<T>> for Field<T> {
@@ -370,6 +377,11 @@ mod tests {
             let class = class_of(size).unwrap();
             assert_eq!(given_for(size), CLASS_BYTES[class], "{size}");
         }
-        assert_eq!((given_for(8193), given_for(65_537)), (65_536, 131_072));
+        assert_eq!(
+            [8193, 65_000, 65_537].map(given_for),
+            [10_912, 65_536, 87_360]
+        );
+        assert!(is_given_for(30_000, 32_752) && is_given_for(30_000, 65_536));
+        assert!(!is_given_for(9000, 65_536) && !is_given_for(65_000, 87_360));
     }
 }

@@ -16,6 +16,7 @@ use crate::heap::Heap;
 use crate::pointer::{P, RawP};
 use crate::reader::{Look, Reader};
 use crate::safe::PmSafe;
+use crate::space::Object;
 use crate::tx::Tx;
 use crate::typed::{Field, read_all, read_one};
 
@@ -67,8 +68,7 @@ impl<'a> View<'a> {
         match &self.source {
             Source::Within(tx) => tx.read_bytes(offset, start, to),
             Source::Moment(core, look, seen) => {
-                note(core, *look, seen, offset, offset)?;
-                let size = core.object(offset)?.size();
+                let size = noted_object(core, *look, seen, offset)?.size();
                 in_object(offset, size, start, to.len() as u64)?;
                 if to.is_empty() {
                     return Ok(());
@@ -89,10 +89,7 @@ impl<'a> View<'a> {
         let RawP(offset) = object.into();
         match &self.source {
             Source::Within(tx) => tx.size_of(offset),
-            Source::Moment(core, look, seen) => {
-                note(core, *look, seen, offset, offset)?;
-                Ok(core.object(offset)?.size())
-            }
+            Source::Moment(core, look, seen) => Ok(noted_object(core, *look, seen, offset)?.size()),
         }
     }
 
@@ -162,6 +159,25 @@ impl<'a> View<'a> {
                 (holds || planted!("bug-view-of-two-moments")) && core.is_same_run(*look)
             }
         }
+    }
+}
+
+/// The object at an offset, after the sequences of its chunk, and of the one with its bit, are noted.
+fn noted_object(
+    core: &Core,
+    look: Look,
+    seen: &RefCell<Vec<(u64, u64)>>,
+    offset: u64,
+) -> Result<Object> {
+    note(core, look, seen, offset, offset)?;
+    let found = core.object(offset)?;
+    match found {
+        Object::Shared(place) if place.chunk != offset / CHUNK_BYTES => {
+            let bit = place.chunk * CHUNK_BYTES;
+            note(core, look, seen, bit, bit)?;
+            core.object(offset)
+        }
+        _ => Ok(found),
     }
 }
 

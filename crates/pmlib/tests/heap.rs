@@ -3,7 +3,7 @@
 
 use pmem::Pmem;
 use pmem::counters;
-use pmlib::{Error, Heap, Options};
+use pmlib::{Error, Heap, Options, RawP};
 
 fn options() -> Options {
     Options {
@@ -541,4 +541,78 @@ fn a_file_that_was_left_longer_has_space_once_the_heap_has() {
     heap.tx(|tx| tx.alloc(3 << 20)).unwrap();
     assert_eq!(heap.size(), 8 << 20);
     assert!(file.metadata().unwrap().blocks() * 512 >= 8 << 20);
+}
+
+/// Goal: large objects share chunks, waste a quarter at most, and give all chunks back. Method: as
+/// many of each size as fill some chunks, written to their ends, in a heap with room; half of them
+/// freed and made again; then in one whose free chunks are not in a row.
+#[test]
+fn large_objects_share_chunks() {
+    let heap = Heap::private(16 << 20, &Options::default()).unwrap();
+    let free_bytes = heap.stats().unwrap().free_bytes;
+    for size in [
+        8193, 9000, 20_000, 30_000, 40_000, 50_000, 60_000, 80_000, 100_000, 160_000,
+    ] {
+        let make = || {
+            let object = heap.tx(|tx| {
+                let object = tx.alloc(size)?;
+                let given = tx.size_of(object)?;
+                assert!(
+                    size <= given && (given - size) * 4 <= given,
+                    "{size}: {given}"
+                );
+                tx.edit_bytes(object, 0, given)?.fill(object as u8);
+                Ok::<_, Error>(object)
+            });
+            object.unwrap()
+        };
+        let holds = |object: u64| {
+            let mut bytes = vec![0; size as usize];
+            heap.read_bytes(object, 0, &mut bytes).unwrap();
+            bytes.iter().all(|&byte| byte == object as u8)
+        };
+        let mut all: Vec<u64> = (0..30).map(|_| make()).collect();
+        let census = heap.check().unwrap();
+        assert_eq!(census.objects, 30);
+        // Up to a few places of the last chunks.
+        assert!(
+            census.spare_bytes <= 30 * size / 8 + (512 << 10),
+            "{size}: {census:?}"
+        );
+        for _ in 0..3 {
+            for at in (0..30).step_by(2) {
+                heap.tx(|tx| tx.free(all[at])).unwrap();
+                let freed = heap.read_bytes(all[at], 0, &mut [0]);
+                assert!(matches!(freed, Err(Error::NoObject { .. })), "{freed:?}");
+            }
+            for at in (0..30).step_by(2) {
+                all[at] = make();
+            }
+            assert!(all.iter().all(|&object| holds(object)), "{size}");
+        }
+        for object in all {
+            heap.tx(|tx| tx.free(object)).unwrap();
+        }
+        heap.free_chunks().unwrap();
+        assert_eq!(heap.stats().unwrap().free_bytes, free_bytes, "{size}");
+    }
+    // Single chunks: each other one is free.
+    let heap = Heap::private(4 << 20, &Options::default()).unwrap();
+    let mut all = Vec::new();
+    while let Ok(object) = heap.tx(|tx| tx.alloc(65_536)) {
+        all.push(object);
+    }
+    for object in all.iter().step_by(2) {
+        heap.tx(|tx| tx.free(*object)).unwrap();
+    }
+    let object = heap.tx(|tx| tx.alloc(30_000)).unwrap();
+    assert_eq!(
+        heap.view(|view| view.size_of(RawP(object))).unwrap(),
+        65_536
+    );
+    let typed = heap.tx(|tx| tx.new([7u64; 3750])).unwrap();
+    assert!(
+        heap.read(typed).unwrap() == [7; 3750],
+        "of another size, and of its type"
+    );
 }

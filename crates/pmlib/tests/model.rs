@@ -34,7 +34,10 @@ fn any(objects: &Objects, random: &mut Random) -> Option<u64> {
 fn act(tx: &mut Tx<'_>, objects: &mut Objects, random: &mut Random) -> Result<(), Error> {
     match (random.below(8), any(objects, random)) {
         (0..=2, _) | (_, None) => {
-            let sizes = [8, 16, 48, 64, 100, 500, 3000, 8192, 8193, 70_000, 140_000];
+            let sizes = [
+                8, 16, 48, 64, 100, 500, 3000, 8192, 8193, 20_000, 30_000, 50_000, 70_000, 120_000,
+                140_000,
+            ];
             let size = sizes[random.below(sizes.len() as u64) as usize];
             match tx.alloc(size) {
                 Ok(object) => {

@@ -109,7 +109,9 @@ fn acknowledged(path: &Path) -> File {
 
 /// One transaction: a unit goes from an account to another one, and one of them has a new object.
 fn transfer(tx: &mut Tx<'_>, random: &mut Random, child: u64, done: u64) -> Result<(), Error> {
-    const SIZES: [u64; 8] = [16, 64, 100, 700, 3000, 8192, 20_000, 150_000];
+    const SIZES: [u64; 10] = [
+        16, 64, 100, 700, 3000, 8192, 20_000, 30_000, 120_000, 150_000,
+    ];
     let bank = 1u64;
     let root = root_of(tx)?;
     let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));

@@ -24,7 +24,7 @@ use crate::error::{Error, Result, inside};
 use crate::pointer::RawP;
 use crate::safe::{PmSafe, mix, of_text};
 use crate::tx::Tx;
-use crate::typed::{Field, given_for, read_one};
+use crate::typed::{Field, is_given_for, read_one};
 use crate::view::View;
 
 const ENTRY: &str = "a map's entry";
@@ -201,7 +201,7 @@ impl<K: Key, V: PmSafe> Chain<K, V> {
         }
         let named_at = self.link.object;
         let size = inside(view.size_of(offset), ENTRY, named_at)?;
-        if size != given_for(entry_bytes::<K, V>()) {
+        if !is_given_for(entry_bytes::<K, V>(), size) {
             return damaged(ENTRY, RawP(named_at));
         }
         let [_, hash] = read_one::<[u64; 2]>(|to| view.read_bytes(offset, 0, to))?;

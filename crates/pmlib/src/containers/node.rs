@@ -17,7 +17,7 @@ use crate::error::{Error, Result, inside};
 use crate::pointer::RawP;
 use crate::safe::PmSafe;
 use crate::tx::Tx;
-use crate::typed::{given_for, read_one};
+use crate::typed::{is_given_for, read_one};
 use crate::view::View;
 
 pub(super) const HEAD: &str = "a tree's head";
@@ -108,7 +108,7 @@ impl Node {
         named_at: u64,
     ) -> Result<Node> {
         let size = inside(view.size_of(offset), NODE, named_at)?;
-        if size != given_for(shape.node_bytes()) {
+        if !is_given_for(shape.node_bytes(), size) {
             return damaged(NODE, RawP(named_at));
         }
         let bytes: [u8; NODE_HEAD_BYTES as usize] = read_one(|to| view.read_bytes(offset, 0, to))?;

@@ -39,6 +39,8 @@ bugs! {
         "a record has the word of a bitmap as it was at the reservation, not the bit";
     "bug-freed-place-reused-before-durable",
         "a place is given out again in the transaction that frees it";
+    "bug-wide-free-locks-its-bit-alone",
+        "an object in several chunks is freed without the locks of those that its bit is not in";
     "bug-fresh-object-unchecked",
         "recovery believes a record whose new object is not there";
     "bug-fresh-object-always-checked",

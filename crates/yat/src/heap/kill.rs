@@ -28,7 +28,7 @@ use std::time::Duration;
 pub(super) const APART: u64 = 6;
 pub(super) const BESIDE: u64 = 7;
 /// Bytes of the former.
-pub(super) const APART_BYTES: u64 = 70_000;
+pub(super) const APART_BYTES: u64 = 120_000;
 /// The word that it stores in one of them.
 const MARK: u64 = 0x3333;
 /// The greater of the words that stood there.

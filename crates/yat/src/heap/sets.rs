@@ -54,10 +54,16 @@ pub fn shared() -> Vec<Heaps> {
             one(0, &[Make(2, 64)]),
         ],
         vec![
-            second(1, &[Make(2, 70_000)]),
+            second(1, &[Make(2, 120_000)]),
             one(1, &[Free(2)]),
             second(1, &[Edit(1, 1)]),
-            second(1, &[Make(2, 70_000)]),
+            second(1, &[Make(2, 120_000)]),
+        ],
+        vec![
+            second(1, &[Make(2, WIDE)]),
+            one(1, &[Make(3, WIDE), Free(2)]),
+            second(1, &[Edit(3, 1)]),
+            second(1, &[Make(2, WIDE)]),
         ],
         vec![
             second(0, &[Edit(1, 1)]),
@@ -122,8 +128,8 @@ pub fn killed() -> Vec<Heaps> {
         vec![one(0, &[Make(2, 64)]), one(0, &[Free(2)])],
         vec![one(0, &[Make(2, 16)])],
         vec![one(0, &[Make(2, 1000), Free(1)])],
-        vec![one(0, &[Make(2, 70_000)]), one(0, &[Free(2)])],
-        vec![one(0, &[Make(2, 70_000), Make(3, 140_000)])],
+        vec![one(0, &[Make(2, 120_000)]), one(0, &[Free(2)])],
+        vec![one(0, &[Make(2, 120_000), Make(3, 190_000)])],
         vec![one(0, &[Fails(1)]), one(0, &[Make(2, 64), Fails(1)])],
         vec![one(0, &[Free(0), Free(1)]), one(0, &[Make(2, 1280)])],
         // The lane's last stores are not fenced.
@@ -144,6 +150,8 @@ pub fn killed() -> Vec<Heaps> {
     let mut full = objects.clone();
     full.push(one(0, &[Make(2, 600_000)]));
     all.push(workload(&full, &[one(0, &[Make(3, 400_000)])]));
+    let wide = [one(0, &[Make(2, WIDE)]), one(0, &[Make(3, WIDE), Free(2)])];
+    all.push(workload(&objects, &wide));
     for heap in &mut all {
         heap.is_shared = true;
     }
@@ -196,7 +204,50 @@ pub fn sets() -> Vec<Heaps> {
     let sequences = in_one_lane().into_iter().chain(in_two_lanes());
     all.extend(sequences.map(|steps| workload(&objects, &steps)));
     all.extend(longer());
+    all.extend(wide());
     all
+}
+
+/// Bytes of objects of which four share two chunks: the second one lies in both, the third in the
+/// chunk that has no bitmap.
+const WIDE: u64 = 30_000;
+
+/// Bytes of objects of which three share two chunks: the last one has no byte in the first.
+const WIDER: u64 = 40_000;
+
+/// Objects that share several chunks.
+fn wide() -> Vec<Heaps> {
+    use Act::{Edit, Fails, Free, Make};
+    let none = two_objects();
+    let mut three = none.clone();
+    three.push(one(0, &[Make(2, WIDE), Make(3, WIDE), Make(4, WIDE)]));
+    let mut full = none.clone();
+    full.push(one(1, &[Make(2, WIDER), Make(3, WIDER), Make(4, WIDER)]));
+    vec![
+        workload(&none, &[one(0, &[Make(2, WIDE)]), one(0, &[Make(3, WIDE)])]),
+        workload(&none, &[one(0, &[Make(2, WIDE), Fails(2)])]),
+        workload(&three, &[Step::Around(vec![Make(5, WIDE)], vec![Free(3)])]),
+        // One is edited in one lane, freed in another, and its place is used again.
+        workload(
+            &full,
+            &[
+                one(0, &[Edit(4, 2)]),
+                one(1, &[Free(4)]),
+                one(1, &[Make(4, WIDER), Make(5, WIDER), Make(6, WIDER)]),
+                one(1, &[Edit(1, 1)]),
+                one(1, &[Make(7, WIDER)]),
+            ],
+        ),
+        // All are freed, and their chunks are another object's.
+        workload(
+            &three,
+            &[
+                one(0, &[Edit(3, 2)]),
+                one(1, &[Free(2), Free(3), Free(4)]),
+                one(1, &[Make(5, 850_000)]),
+            ],
+        ),
+    ]
 }
 
 /// Closing, places that come back, a chunk that changes its class.
@@ -226,7 +277,7 @@ fn in_one_lane() -> Vec<Vec<Step>> {
         vec![one(0, &[Free(1), Make(2, 64)]), one(0, &[Edit(2, 1)])],
         vec![one(0, &[Fails(1)]), one(0, &[Make(2, 64), Fails(1)])],
         vec![
-            one(0, &[Make(2, 70_000)]),
+            one(0, &[Make(2, 120_000)]),
             one(0, &[Edit(2, 2)]),
             one(0, &[Free(2)]),
         ],
@@ -321,7 +372,7 @@ fn longer() -> Vec<Heaps> {
     ring.lane_bytes = 1024;
     // A run is edited in one lane, freed in another, and its chunks are used again.
     let mut run: Vec<Step> = objects.clone();
-    run.push(one(0, &[Make(2, 70_000)]));
+    run.push(one(0, &[Make(2, 120_000)]));
     let run = workload(
         &run,
         &[
@@ -334,7 +385,7 @@ fn longer() -> Vec<Heaps> {
     );
     // The chunks of a run are used by small objects at once.
     let mut small: Vec<Step> = objects.clone();
-    small.push(one(0, &[Make(2, 70_000)]));
+    small.push(one(0, &[Make(2, 120_000)]));
     let small = workload(
         &small,
         &[

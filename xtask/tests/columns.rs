@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 const COLUMNS_MAX: usize = 100;
 /// Folders, and how many longer comment lines each has.
-const LONGER: [(&str, usize); 25] = [
+const LONGER: [(&str, usize); 26] = [
     ("crates/pm-cli", 0),
     ("crates/pm-journal", 0),
     ("crates/pm-space", 0),
@@ -22,6 +22,7 @@ const LONGER: [(&str, usize); 25] = [
     ("crates/pmfs-patch", 1),
     ("crates/pmfs-posix", 0),
     ("crates/pmfs-shim", 0),
+    ("crates/pmkv", 0),
     ("crates/pmkv-capi", 0),
     ("crates/pmkv-cli", 0),
     ("crates/pmlib", 0),

@@ -14,7 +14,7 @@ const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
 /// and the one that lives in foreign programs.
 const UNSAFE_ALLOWED: [&str; 4] = ["pmem", "pmfs-capi", "pmfs-shim", "pmkv-capi"];
 /// The crates of ours on which each may depend.
-const MAY_USE: [(&str, &[&str]); 22] = [
+const MAY_USE: [(&str, &[&str]); 23] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
     ("pm-store", &["pmem", "pmfs-format"]),
@@ -69,6 +69,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
         ],
     ),
     ("pm-cli", &[]),
+    ("pmkv", &["pmem", "pmlib", "pmlib-format"]),
     ("pmkv-capi", &["pmem", "pmlib"]),
     ("pmkv-cli", &["pm-cli", "pmlib"]),
     ("pmlib-format", &[]),
@@ -85,7 +86,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
     ),
     (
         "yat",
-        &["pmem", "pmfs", "pmfs-admin", "pmfs-format", "pmlib"],
+        &["pmem", "pmfs", "pmfs-admin", "pmfs-format", "pmkv", "pmlib"],
     ),
     ("pmbench", &["pmem", "pmfs", "pmfs-admin", "pmlib"]),
 ];

@@ -6,7 +6,8 @@ use crate::{CHUNK_BYTES, LINE_BYTES};
 /// Bytes of a chunk's entry in the table: two words.
 ///
 /// The first word, from its low end: kind (4 bits), class (8), chunks (28), generation (24). Chunks
-/// are those of a run, and those that objects of a class share. The second is an owner object's offset / 64, 0 for none.
+/// are those of a run, and those that objects of a class share. The second is the offset of the
+/// object whose run it is, 0 for none.
 pub const ENTRY_BYTES: u64 = 16;
 /// Chunks of a group of the table. Their CRC-32C is the low half of the group's last 16 bytes.
 pub const GROUP_CHUNKS: u64 = 15;
@@ -187,6 +188,9 @@ pub const USE_OFFSET: u64 = 16;
 pub const SEQUENCE_OFFSET: u64 = 24;
 /// In it: 1 once the chunk's second bitmap means something.
 pub const BITMAP_OFFSET: u64 = 32;
+/// In it: two words of the engine that owns the run of which this is the first chunk; 0 before it
+/// has looked at the run.
+pub const ENGINE_OFFSET: u64 = 40;
 /// [`USE_OFFSET`]: a run has it.
 pub const USE_RUN: u64 = u64::MAX;
 

@@ -21,6 +21,7 @@ compile_error!("a heap is mapped as it stands: only 64-bit little-endian machine
 pub mod chunk;
 pub mod container;
 pub mod header;
+pub mod kv;
 pub mod lane;
 pub mod named;
 pub mod record;

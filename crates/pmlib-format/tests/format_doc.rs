@@ -6,6 +6,7 @@ use pmlib_format::container::{
     LogRaw, MAP_NEAR, MapEntryRaw, MapRaw, SegmentRaw, TREE_SLOTS_MAX, TextRaw, TreeNodeRaw,
     TreeRaw, VEC_NEAR, VecRaw,
 };
+use pmlib_format::kv::KvHeadRaw;
 use pmlib_format::{HeaderRaw, NamedRaw};
 use std::fmt::Write as _;
 
@@ -13,7 +14,7 @@ use std::fmt::Write as _;
 const TITLE: &str = "# The format of a heap";
 
 /// The sources, each with its title.
-const SOURCES: [(&str, &str); 8] = [
+const SOURCES: [(&str, &str); 9] = [
     ("The heap", include_str!("../src/lib.rs")),
     ("Header", include_str!("../src/header.rs")),
     ("Chunks", include_str!("../src/chunk.rs")),
@@ -21,12 +22,14 @@ const SOURCES: [(&str, &str); 8] = [
     ("Redo records", include_str!("../src/record.rs")),
     ("Named roots", include_str!("../src/named.rs")),
     ("Containers", include_str!("../src/container.rs")),
+    ("Key-value engines", include_str!("../src/kv.rs")),
     ("Volatile area", include_str!("../src/shared.rs")),
 ];
 
 /// The size that each structure has, as the compiler says.
-const SIZES: [(&str, usize); 10] = [
+const SIZES: [(&str, usize); 11] = [
     ("HeaderRaw", size_of::<HeaderRaw>()),
+    ("KvHeadRaw", size_of::<KvHeadRaw>()),
     ("NamedRaw", size_of::<NamedRaw>()),
     ("VecRaw", size_of::<VecRaw>()),
     ("TextRaw", size_of::<TextRaw>()),

@@ -40,6 +40,12 @@ fn enters_also(heap: In) -> bool {
     })
 }
 
+/// Whether this thread has a transaction of a heap.
+pub(crate) fn is_in(heap: In) -> bool {
+    let first = IN.get();
+    first == Some(heap) || first.is_some() && ALSO_IN.with_borrow(|also| also.contains(&heap))
+}
+
 /// The transaction of that heap has ended.
 #[inline]
 pub(crate) fn leaves(heap: In) {

@@ -470,6 +470,7 @@ pub(crate) fn format_span(mem: &Pmem, span: &Span) -> Result<()> {
         class: 0,
         chunks: span.meta_chunks,
         generation: 0,
+        owner: 0,
     };
     for group in 0..span.groups() {
         let mut words = [0; GROUP_WORDS];

@@ -32,6 +32,7 @@ mod engine;
 mod entered;
 mod error;
 mod findings;
+pub mod ground;
 mod growth;
 mod heap;
 mod lane;

@@ -90,12 +90,14 @@ pub(crate) struct Entry {
     /// Chunks of a run, or of objects that share them; of others 1.
     pub chunks: u64,
     pub generation: u64,
+    /// The object whose run it is, by its offset; 0: none, or not asked for.
+    pub owner: u64,
 }
 
 impl Entry {
     pub fn words(self) -> [u64; 2] {
         let word = self.kind | (self.class as u64) << 4 | self.chunks << 12 | self.generation << 40;
-        [word, 0]
+        [word, self.owner]
     }
 
     pub fn of(word: u64) -> Entry {
@@ -104,6 +106,7 @@ impl Entry {
             class: (word >> 4 & 0xff) as usize,
             chunks: word >> 12 & 0xfff_ffff,
             generation: word >> 40,
+            owner: 0,
         }
     }
 
@@ -122,6 +125,7 @@ impl Entry {
             class,
             chunks,
             generation: (self.generation + 1) & 0xff_ffff,
+            owner: 0,
         }
     }
 }
@@ -160,6 +164,7 @@ mod tests {
             class: 31,
             chunks: 0xfff_ffff,
             generation: 0xff_ffff,
+            owner: 0,
         };
         assert_eq!(Entry::of(entry.words()[0]), entry);
         assert_eq!(entry.becomes(0, 0, 1).generation, 0);

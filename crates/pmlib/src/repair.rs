@@ -481,7 +481,7 @@ impl Mender {
         let can_be = |words: &[u64; GROUP_WORDS]| {
             chunks.clone().all(|chunk| {
                 let at = 2 * (chunk - first) as usize;
-                is_possible(span, chunk, Entry::of(words[at])) && words[at + 1] == 0
+                is_possible_pair(span, chunk, [words[at], words[at + 1]])
             })
         };
         let holds = words[check] == group_check(&words);
@@ -499,7 +499,7 @@ impl Mender {
         for chunk in chunks {
             let at = 2 * (chunk - first) as usize;
             let entry = Entry::of(words[at]);
-            if is_possible(span, chunk, entry) && words[at + 1] == 0 {
+            if is_possible_pair(span, chunk, [words[at], words[at + 1]]) {
                 continue;
             }
             let (made, text) = self.rebuilt(span, chunk, entry);
@@ -521,6 +521,7 @@ impl Mender {
             class,
             chunks,
             generation: damaged.generation,
+            owner: 0,
         };
         if chunk == span.first {
             let text = format!("the entry of chunk {chunk} is impossible: it is the heap's own");
@@ -754,4 +755,10 @@ fn mend_names(heap: &Heap) -> Result<()> {
         tx.set_names(next);
         Ok::<_, Error>(())
     })
+}
+
+/// Whether both words of an entry can be: runs alone have an owner.
+fn is_possible_pair(span: &Span, chunk: u64, [word, owner]: [u64; 2]) -> bool {
+    let entry = Entry::of(word);
+    is_possible(span, chunk, entry) && (owner == 0 || entry.kind == KIND_RUN)
 }

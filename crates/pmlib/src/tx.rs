@@ -35,10 +35,10 @@ thread_local! {
 
 /// An object that a transaction has made.
 #[derive(Clone, Copy, Debug)]
-struct Made {
-    object: Object,
-    /// For a planted bug: the word of the bitmap when the place was reserved.
-    word: u64,
+pub(crate) struct Made {
+    pub object: Object,
+    /// A run's owner. Of others, for a planted bug, the bitmap's word when the place was reserved.
+    pub word: u64,
 }
 
 /// The work that a transaction is going to do.
@@ -94,9 +94,13 @@ impl Plan {
         self.made.binary_search_by_key(&offset, |&(made, _)| made)
     }
 
-    fn make(&mut self, offset: u64, made: Made) {
+    pub(crate) fn note_made(&mut self, offset: u64, made: Made) {
         let at = self.made.partition_point(|&(other, _)| other < offset);
         self.made.insert(at, (offset, made));
+    }
+
+    fn make(&mut self, offset: u64, made: Made) {
+        self.note_made(offset, made);
         self.copies.make(offset, made.object.size());
     }
 
@@ -302,7 +306,7 @@ impl<'h> Tx<'h> {
     }
 
     /// A run of free chunks.
-    fn take(&mut self, chunks: u64) -> Result<Option<u64>> {
+    pub(crate) fn take(&mut self, chunks: u64) -> Result<Option<u64>> {
         let _window = self.core.mem.window();
         for attempt in 0u64.. {
             let core = self.core;
@@ -625,7 +629,8 @@ impl Plan {
                 }
                 Object::Run(first, chunks) => {
                     let before = core.entry(first).ok_or(Error::Broken)?;
-                    let after = before.becomes(KIND_RUN, 0, chunks);
+                    let mut after = before.becomes(KIND_RUN, 0, chunks);
+                    after.owner = made.word;
                     change.table.push((first, before, after));
                 }
             }

@@ -1,0 +1,53 @@
+//! Errors of an engine: one variant a cause.
+
+use thiserror::Error;
+
+/// The cause for which a call on an engine failed. Nothing has changed then, unless the medium
+/// failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The heap's: it is full, damaged, only read, lost, or of no use any more.
+    #[error(transparent)]
+    Heap(#[from] pmlib::Error),
+    /// A key or a value that is too long.
+    #[error("a key of {key} and a value of {value} bytes: keys have 64 KiB at most, values 4 GiB")]
+    TooLarge {
+        /// Bytes of the key.
+        key: u64,
+        /// Bytes of the value.
+        value: u64,
+    },
+    /// A record that is not as it was stored. Other keys are not touched by that.
+    #[error("the record at offset {offset:#x} is damaged: its check does not fit")]
+    Corrupt {
+        /// Where it is.
+        offset: u64,
+    },
+    /// The engine's own bytes are not what any call makes.
+    #[error("the engine is damaged: {what} at offset {offset:#x}")]
+    Damaged {
+        /// The part that is damaged.
+        what: &'static str,
+        /// Where.
+        offset: u64,
+    },
+    /// The root of this name is an engine of another kind or version.
+    #[error("the engine has shape {found:#x}, which this build does not know: use a later one")]
+    Shape {
+        /// The word that says so.
+        found: u64,
+    },
+    /// A group of the index is full and can't be split further.
+    #[error("the index has no room for this key: too many keys have its hash")]
+    Crowded,
+}
+
+/// The answer of a call that may fail.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<pmem::Fault> for Error {
+    fn from(fault: pmem::Fault) -> Error {
+        Error::Heap(fault.into())
+    }
+}

@@ -1,0 +1,462 @@
+//! The hash engine's calls.
+
+use pmlib::Heap;
+use pmlib::ground::Ground;
+use pmlib_format::kv::{KvHeadRaw, STATE_DELETE, STATE_LIVE, STATE_PUT};
+
+use crate::error::{Error, Result};
+use crate::index::{Directory, Found, Group, chunk_word};
+use crate::iter::Entries;
+use crate::key::{KeyHash, line_at};
+use crate::places::{Place, Pools};
+use crate::record::{self, Head};
+use crate::shape::Shape;
+use crate::slot::Slot;
+
+/// The fingerprint of an engine's head among named roots: `PMKVHEAD`.
+const FINGERPRINT: u64 = u64::from_le_bytes(*b"PMKVHEAD");
+
+/// A hash engine of a heap: keys in no order.
+///
+/// ```
+/// # use pmlib::{Heap, Options};
+/// let heap = Heap::private(4 << 20, &Options::default())?;
+/// let users = pmkv::Hash::open(&heap, "users")?;
+/// users.put(b"ada", b"1815")?;
+/// assert_eq!(users.get(b"ada")?.as_deref(), Some(&b"1815"[..]));
+/// # Ok::<_, pmkv::Error>(())
+/// ```
+pub struct Hash<'h> {
+    pub(crate) heap: &'h Heap,
+    pub(crate) ground: Ground<'h>,
+    /// Its head's offset.
+    pub(crate) head: u64,
+    pub(crate) shape: Shape,
+    pub(crate) pools: Pools,
+}
+
+/// The state of a key on which a put depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect<'a> {
+    /// It is not there.
+    Missing,
+    /// It is there, with any value.
+    Present,
+    /// It has this value.
+    Value(&'a [u8]),
+}
+
+/// How full an engine is, by a look at all of its index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Keys.
+    pub keys: u64,
+    /// Index chunks, of 64 KiB.
+    pub index_chunks: u64,
+    /// Slots that index chunks have.
+    pub slots: u64,
+    /// Runs of chunks that records are in.
+    pub record_runs: u64,
+    /// Bytes of these.
+    pub record_bytes: u64,
+}
+
+impl<'h> Hash<'h> {
+    /// The engine of this name; made, if it is missing. A name is one of the heap's named roots.
+    ///
+    /// # Errors
+    /// `Heap`: the name is another root's, the heap is full or only read; `Shape`: another engine.
+    pub fn open(heap: &'h Heap, name: &str) -> Result<Hash<'h>> {
+        Hash::open_as(heap, name, Shape::default())
+    }
+
+    /// Like [`Hash::open`]; one that is made is cut so. For checkers, to which a small engine shows
+    /// as much as a large one.
+    ///
+    /// # Errors
+    /// Those of [`Hash::open`]; `Shape`: it can't be cut so.
+    #[doc(hidden)]
+    pub fn open_as(heap: &'h Heap, name: &str, shape: Shape) -> Result<Hash<'h>> {
+        if !shape.is_possible() {
+            let found = shape.word();
+            return Err(Error::Shape { found });
+        }
+        let ground = heap.ground();
+        ground.enter()?;
+        let head = heap.root_of(name, FINGERPRINT, size_of::<KvHeadRaw>() as u64)?;
+        let mut hash = Hash {
+            heap,
+            ground,
+            head,
+            shape,
+            pools: Pools::default(),
+        };
+        if ground.mem().load(head) == 0 {
+            hash.make_head()?;
+        }
+        let word = ground.mem().load(head + 8);
+        hash.shape = Shape::of(word).ok_or(Error::Shape { found: word })?;
+        hash.directory()?;
+        Ok(hash)
+    }
+
+    /// Makes an engine's first chunk and its directory.
+    fn make_head(&self) -> Result<()> {
+        self.heap.tx(|tx| {
+            tx.lock(self.head)?;
+            let mut word = [0; 8];
+            tx.read_bytes(self.head, 0, &mut word)?;
+            if word != [0; 8] {
+                return Ok(());
+            }
+            let chunk = self.make_index(tx, &Self::empty_index())?;
+            let offset = tx.alloc(16)?;
+            let first = chunk_word(chunk, 0, self.head);
+            tx.edit_bytes(offset, 0, 8)?
+                .copy_from_slice(&first.to_le_bytes());
+            let directory = Directory { offset, depth: 0 };
+            let words = [directory.word(self.head), self.shape.word()];
+            let copy = tx.edit_bytes(self.head, 0, 16)?;
+            for (to, word) in copy.chunks_mut(8).zip(words) {
+                to.copy_from_slice(&word.to_le_bytes());
+            }
+            Ok(())
+        })
+    }
+
+    fn hash_of(&self, key: &[u8]) -> KeyHash {
+        KeyHash::of(key, self.ground.seed())
+    }
+
+    /// The value of a key; `None`: it is not there.
+    ///
+    /// # Errors
+    /// `Corrupt`: its record is damaged; `Damaged`; `Heap`.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(key, &mut value)?.then_some(value))
+    }
+
+    /// Like [`Hash::get`], into a buffer that the caller keeps; whether the key is there.
+    ///
+    /// # Errors
+    /// Those of [`Hash::get`].
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.ground.enter()?;
+        self.read(self.hash_of(key), key, value)
+    }
+
+    /// Has a key have this value. It is durable when this returns.
+    ///
+    /// # Errors
+    /// `TooLarge`; `Corrupt`: the key has a record, and it is damaged; `Crowded`, `Damaged`;
+    /// `Heap`: there is no room, or this thread has a transaction of the heap.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_when(key, value, |_| true).map(drop)
+    }
+
+    /// Like [`Hash::put`], if the key is as expected; whether it was.
+    ///
+    /// # Errors
+    /// Those of [`Hash::put`].
+    pub fn put_if(&self, key: &[u8], expected: Expect<'_>, value: &[u8]) -> Result<bool> {
+        self.put_when(key, value, |old| match expected {
+            Expect::Missing => old.is_none(),
+            Expect::Present => old.is_some(),
+            Expect::Value(bytes) => old == Some(bytes),
+        })
+    }
+
+    fn put_when(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        is_right: impl Fn(Option<&[u8]>) -> bool,
+    ) -> Result<bool> {
+        let bytes = record::taken(key, value)?;
+        self.ground.enter_to_change()?;
+        let mem = self.ground.mem();
+        let _window = mem.window();
+        let hash = self.hash_of(key);
+        self.prefetch(hash);
+        let place = self.take(bytes)?;
+        let mut old_value = Vec::new();
+        loop {
+            let done = self.try_put(hash, key, value, place, &mut old_value, &is_right);
+            match done {
+                Ok(Tried::Full(full)) => {
+                    if let Err(error) = self.split(hash, &full) {
+                        self.undo(place)?;
+                        return Err(error);
+                    }
+                }
+                Ok(Tried::Done(dropped)) => {
+                    if let Some(offset) = dropped {
+                        self.drop_alone(offset)?;
+                    }
+                    return Ok(true);
+                }
+                Ok(Tried::Not) => {
+                    self.undo(place)?;
+                    return Ok(false);
+                }
+                Err(error) => {
+                    // After a medium's failure a slot may name it.
+                    if self.alive().is_ok() {
+                        self.undo(place)?;
+                    }
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// A place that no slot names is free again.
+    fn undo(&self, place: Place) -> Result<()> {
+        if self.give_back(place) {
+            self.drop_alone(place.offset)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for the lines in which a key may be.
+    fn prefetch(&self, hash: KeyHash) {
+        if let Ok(located) = self.locate(hash) {
+            let group = hash.group(&self.shape);
+            for line in hash.lines(&self.shape) {
+                let at = line_at(located.chunk, group, line);
+                self.ground.mem().prefetch_if_there(at);
+            }
+        }
+    }
+
+    fn try_put(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        value: &[u8],
+        place: Place,
+        old_value: &mut Vec<u8>,
+        is_right: &impl Fn(Option<&[u8]>) -> bool,
+    ) -> Result<Tried> {
+        let group = self.lock(hash)?;
+        let old = self.find(&group, hash, key, old_value)?;
+        if !is_right(old.map(|_| &old_value[..])) {
+            return Ok(Tried::Not);
+        }
+        let Some((line, at)) = self.free_slot(&group, hash, old.as_ref()) else {
+            return Ok(Tried::Full(group.located));
+        };
+        let head = Head {
+            check: 0,
+            version: old.map_or(1, |old| old.head.version.wrapping_add(1)),
+            epoch: self.ground.run(),
+            value: value.len() as u64,
+            key: key.len() as u64,
+            instance: place.instance,
+        };
+        let staged = record::stage(self.ground.seed(), place.offset, head, key, value);
+        let slot = Slot::new(place.offset, place.instance, hash.in_slot());
+        let moved = old.is_some_and(|old| old.line != line);
+        self.publish(&group, place, &staged, (at, slot), old.as_ref(), moved)?;
+        let dropped = old.filter(|old| self.free(old.slot));
+        Ok(Tried::Done(dropped.map(|old| old.slot.place())))
+    }
+
+    /// Stores a record and its slot, and has readers see it once it is durable.
+    fn publish(
+        &self,
+        group: &Group<'_>,
+        place: Place,
+        staged: &pmem::Stage,
+        (at, slot): (u64, Slot),
+        old: Option<&Found>,
+        moved: bool,
+    ) -> Result<()> {
+        let (mem, chunk) = (self.ground.mem(), group.located.chunk);
+        if !planted!("bug-record-unfenced") {
+            mem.write_nt(place.offset, staged.whole_lines())?;
+        }
+        self.mark_busy(chunk, group.group, true);
+        if let Some(old) = old
+            && planted!("bug-old-slot-cleared-before-fence")
+        {
+            mem.store(old.at, 0);
+            mem.flush(old.at, 8);
+        }
+        let first = match planted!("bug-state-live-before-fence") {
+            true => STATE_LIVE,
+            false => STATE_PUT,
+        };
+        mem.store(at, slot.with_state(first).0);
+        if !planted!("bug-slot-unflushed") {
+            mem.flush(at, 8);
+        }
+        if !planted!("bug-put-unfenced") {
+            mem.fence();
+        }
+        if planted!("bug-record-unfenced") {
+            mem.write_nt(place.offset, staged.whole_lines())?;
+        }
+        if let Some(old) = old {
+            // A reader that comes between finds neither, and looks again.
+            self.mark_sequence(chunk, true);
+            mem.store(old.at, 0);
+            mem.store(at, slot.0);
+            self.mark_sequence(chunk, false);
+            if moved && !planted!("bug-moved-slot-unflushed") {
+                mem.flush(old.at, 8);
+                mem.fence();
+            }
+        } else {
+            mem.store(at, slot.0);
+        }
+        self.mark_busy(chunk, group.group, false);
+        self.alive()
+    }
+
+    /// Whether the medium has failed: then nobody knows what happened.
+    fn alive(&self) -> Result<()> {
+        match self.ground.mem().failed() {
+            None => Ok(()),
+            Some(offset) => Err(Error::Heap(pmlib::Error::Lost { offset })),
+        }
+    }
+
+    /// Takes a key away; whether it was there. Its value is not read but for its check.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Damaged`; `Heap`.
+    pub fn delete(&self, key: &[u8]) -> Result<bool> {
+        record::taken(key, &[])?;
+        self.ground.enter_to_change()?;
+        let _window = self.ground.mem().window();
+        let hash = self.hash_of(key);
+        let group = self.lock(hash)?;
+        let Some(old) = self.find(&group, hash, key, &mut Vec::new())? else {
+            return Ok(false);
+        };
+        self.clear_slots(&group, &[(old.at, old.slot)])?;
+        let is_alone = self.free(old.slot);
+        drop(group);
+        if is_alone {
+            self.drop_alone(old.slot.place())?;
+        }
+        Ok(true)
+    }
+
+    /// Takes slots of a locked group away.
+    fn clear_slots(&self, group: &Group<'_>, slots: &[(u64, Slot)]) -> Result<()> {
+        let (mem, chunk) = (self.ground.mem(), group.located.chunk);
+        self.mark_busy(chunk, group.group, true);
+        for &(at, slot) in slots {
+            if planted!("bug-delete-visible-before-fence") {
+                mem.store(at, 0);
+            } else {
+                mem.store(at, slot.with_state(STATE_DELETE).0);
+            }
+            if !planted!("bug-delete-unflushed") {
+                mem.flush(at, 8);
+            }
+        }
+        mem.fence();
+        for &(at, _) in slots {
+            mem.store(at, 0);
+        }
+        self.mark_busy(chunk, group.group, false);
+        self.alive()
+    }
+
+    /// Takes all keys away that are there when it begins, a group at a time: a crash, or an error,
+    /// leaves some of them. Answers how many they were.
+    ///
+    /// # Errors
+    /// Those of [`Hash::delete`].
+    pub fn clear(&self) -> Result<u64> {
+        self.ground.enter_to_change()?;
+        let (mut count, mut alone) = (0, Vec::new());
+        let window = self.ground.mem().window();
+        self.each_group(|group| {
+            let slots = self.seen_slots(group);
+            if slots.is_empty() {
+                return Ok(());
+            }
+            self.clear_slots(group, &slots)?;
+            count += slots.len() as u64;
+            for (_, slot) in slots {
+                if self.free(slot) {
+                    alone.push(slot.place());
+                }
+            }
+            Ok(())
+        })?;
+        drop(window);
+        let _window = self.ground.mem().window();
+        for offset in alone {
+            self.drop_alone(offset)?;
+        }
+        Ok(count)
+    }
+
+    /// The slots of a locked group that readers see.
+    pub(crate) fn seen_slots(&self, group: &Group<'_>) -> Vec<(u64, Slot)> {
+        let mut slots = Vec::new();
+        for line in 1..=self.shape.lines + self.shape.stash {
+            let start = line_at(group.located.chunk, group.group, line);
+            let words: [u64; 8] = self.ground.mem().read(start);
+            let here = words.into_iter().map(Slot).enumerate();
+            let seen = here.filter(|(_, slot)| slot.is_seen());
+            slots.extend(seen.map(|(nth, slot)| (start + nth as u64 * 8, slot)));
+        }
+        slots
+    }
+
+    /// How many keys there are, by a look at all slots.
+    ///
+    /// # Errors
+    /// `Damaged`; `Heap`.
+    pub fn count(&self) -> Result<u64> {
+        Ok(self.stats()?.keys)
+    }
+
+    /// How full it is, by a look at all slots.
+    ///
+    /// # Errors
+    /// `Damaged`; `Heap`.
+    pub fn stats(&self) -> Result<Stats> {
+        self.ground.enter_to_change()?;
+        let _window = self.ground.mem().window();
+        let mut stats = Stats::default();
+        let mut last = 0;
+        self.each_group(|group| {
+            stats.keys += self.seen_slots(group).len() as u64;
+            if group.located.chunk != last {
+                last = group.located.chunk;
+                stats.index_chunks += u64::from(group.group == 0);
+            }
+            stats.slots += (self.shape.lines + self.shape.stash) * 8;
+            Ok(())
+        })?;
+        let runs = self.ground.runs_of(self.head);
+        let all: u64 = runs.iter().map(|&(_, chunks)| chunks).sum();
+        stats.record_runs = (runs.len() as u64).saturating_sub(stats.index_chunks);
+        stats.record_bytes = all.saturating_sub(stats.index_chunks) * pmlib_format::CHUNK_BYTES;
+        Ok(stats)
+    }
+
+    /// All keys with their values, in no order. Each value is read when its key is come to. A key
+    /// that is there throughout comes once, and none comes twice.
+    pub fn iter(&self) -> Entries<'_, 'h> {
+        Entries::of(self)
+    }
+}
+
+/// The outcome of an attempt.
+enum Tried {
+    /// It is done; the place of a record with a run of its own that is nobody's now.
+    Done(Option<u64>),
+    /// The key is not as expected.
+    Not,
+    /// There is no slot for it in this chunk.
+    Full(crate::index::Located),
+}

@@ -1,0 +1,40 @@
+//! Key-value engines on a persistent heap: any bytes by any bytes, one wait for the medium a put.
+//!
+//! Contract:
+//! - A call that has returned is durable, and one that has not has happened wholly or not at all.
+//!   Readers see durable values alone.
+//! - Any number of processes use an engine at once, and their threads. One that is killed, at
+//!   whatever instruction, harms nobody. Readers take no lock.
+//! - No value is returned whose check was found wrong: that is an error of its key.
+//! - Opening an engine reads its head; what power loss left is settled when a key's group is first
+//!   touched.
+//!
+//! `docs/KV.md` tells how it is used, and `docs/adr/0073-slots-with-states.md` why it is so.
+#![forbid(unsafe_code)]
+
+#[macro_use]
+extern crate pmem;
+
+pub mod planted;
+
+mod error;
+mod hash;
+mod index;
+mod iter;
+mod key;
+mod places;
+mod record;
+mod settle;
+mod shape;
+mod slot;
+mod split;
+
+pub use error::{Error, Result};
+pub use hash::{Expect, Hash, Stats};
+pub use iter::Entries;
+pub use shape::Shape;
+
+/// The page's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/KV.md")]
+struct KvPage;

@@ -1,0 +1,486 @@
+//! Places for records, without persistent metadata: what is in use is what the index names.
+//!
+//! - A record chunk has a byte for each place, which means something in one run of the heap: not
+//!   known yet, taken, or free, with the instance of the last record there. A byte is changed by a
+//!   CAS of its word.
+//! - In a new run a chunk's bytes are set to "not known" by its first user, and each is found out
+//!   before a place of the chunk is given out: the record there tells its key, and the key's slot
+//!   whether it names the place. That is looked up with the slot's group locked. So is each byte of
+//!   a place that a slot has named, when that slot is cleared: the two can't miss each other.
+//! - A record that shares no chunk has a run of its own, whose one place's byte says whether it is
+//!   to be freed.
+//! - A process that is killed between taking a place and naming it in a slot leaves the place taken
+//!   for this run.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pmlib_format::CHUNK_BYTES;
+use pmlib_format::kv::{
+    RECORD_CLASS_BYTES, RECORD_CLASSES, RECORDS_HEAD_BYTES, RECORDS_MAGIC, first_record,
+    record_places,
+};
+
+use crate::error::Result;
+use crate::hash::Hash;
+use crate::key::{KeyHash, line_at};
+use crate::record::{self, Head};
+use crate::slot::Slot;
+
+/// A place's byte: taken, above its record's instance.
+const TAKEN: u64 = 0x80;
+/// A place's byte: free, above its last record's instance.
+const FREE: u64 = 0x40;
+/// Free places of a word.
+const FREE_BYTES: u64 = 0x4040_4040_4040_4040;
+/// A record chunk's first word of this run: its bytes mean something.
+const READY: u64 = 1;
+/// Its second word: no byte is unknown any more.
+const KNOWN: u64 = 1;
+/// Its second word: no place was free at the last look, and none was freed since.
+const FULL: u64 = 2;
+/// Shares of the pools, so that threads have chunks of their own.
+const SHARES: usize = 8;
+/// The greatest record that shares a chunk, or has one alone.
+pub(crate) const SHARED_MAX: u64 = RECORD_CLASS_BYTES[RECORD_CLASSES - 1];
+/// Where a place begins in a run of its own.
+const ALONE_OFFSET: u64 = first_record(1);
+
+/// Record chunks of a class, as a share of this process believes.
+#[derive(Debug, Default)]
+struct Pool {
+    /// The one from which places are taken; 0: none.
+    chunk: u64,
+    /// The word of its bytes that had a free one last.
+    word: u64,
+    /// Others that may have room.
+    rest: VecDeque<u64>,
+    /// Chunks that were made since the last look for room, and those that there were.
+    made: u64,
+    seen: Option<u64>,
+}
+
+impl Pool {
+    /// Whether others may have freed so much that a look is worth its time.
+    fn is_due(&self) -> bool {
+        self.seen.is_none_or(|seen| self.made > seen / 8)
+    }
+}
+
+/// The pools of a process.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    shares: Box<[Mutex<[Pool; RECORD_CLASSES]>]>,
+}
+
+impl Default for Pools {
+    fn default() -> Pools {
+        let share = || Mutex::new(std::array::from_fn(|_| Pool::default()));
+        Pools {
+            shares: (0..SHARES).map(|_| share()).collect(),
+        }
+    }
+}
+
+impl Pools {
+    fn share(&self, thread: u64) -> MutexGuard<'_, [Pool; RECORD_CLASSES]> {
+        let nth = (thread.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SHARES;
+        // After a panic it is a hint as before.
+        let share = self.shares[nth].lock();
+        share.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place that was taken for a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub offset: u64,
+    pub instance: u64,
+}
+
+/// How a record chunk is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cut {
+    chunk: u64,
+    bytes: u64,
+    places: u64,
+}
+
+impl Cut {
+    fn offset(&self, place: u64) -> u64 {
+        self.chunk * CHUNK_BYTES + first_record(self.places) + place * self.bytes
+    }
+
+    /// The word of a place's byte, and where the byte begins in it.
+    fn byte(&self, place: u64) -> (u64, u64) {
+        let start = self.chunk * CHUNK_BYTES + RECORDS_HEAD_BYTES;
+        (start + place / 8 * 8, place % 8 * 8)
+    }
+
+    fn is_alone(&self) -> bool {
+        self.bytes > SHARED_MAX
+    }
+}
+
+impl<'h> Hash<'h> {
+    /// The cut of the record chunk in which something is; `None`: it is in none.
+    fn cut(&self, chunk: u64) -> Option<Cut> {
+        let start = chunk * CHUNK_BYTES;
+        if chunk == 0 || !self.ground.has(start, CHUNK_BYTES) {
+            return None;
+        }
+        let [magic, bytes, places] = self.ground.mem().read(start);
+        let is_cut = magic == RECORDS_MAGIC
+            && bytes > 0
+            && bytes.is_multiple_of(64)
+            && match bytes > SHARED_MAX {
+                true => places == 1 && self.ground.has(start + ALONE_OFFSET, bytes),
+                false => {
+                    let places = (1..=1024).contains(&places).then_some(places);
+                    places
+                        .is_some_and(|places| first_record(places) + places * bytes <= CHUNK_BYTES)
+                }
+            };
+        is_cut.then_some(Cut {
+            chunk,
+            bytes,
+            places,
+        })
+    }
+
+    /// The cut and the number of the place at an offset.
+    fn place_at(&self, offset: u64) -> Option<(Cut, u64)> {
+        let cut = self.cut(offset / CHUNK_BYTES)?;
+        let after = (offset % CHUNK_BYTES).checked_sub(first_record(cut.places))?;
+        let place = after / cut.bytes;
+        let is_place = place * cut.bytes == after && place < cut.places;
+        is_place.then_some((cut, place))
+    }
+
+    /// Bytes of the place at an offset; 0: none is there.
+    pub(crate) fn place_bytes(&self, offset: u64) -> u64 {
+        self.place_at(offset).map_or(0, |(cut, _)| cut.bytes)
+    }
+
+    /// Changes a place's byte, if it is what it is thought to be.
+    fn change(&self, cut: &Cut, place: u64, from: u64, to: u64) -> bool {
+        let mem = self.ground.mem();
+        let (at, shift) = cut.byte(place);
+        let mut word = mem.load_cached(at);
+        while word >> shift & 0xff == from {
+            let new = word & !(0xff << shift) | to << shift;
+            match mem.cas(at, word, new) {
+                Ok(_) => return true,
+                Err(found) => word = found,
+            }
+        }
+        false
+    }
+
+    fn byte(&self, cut: &Cut, place: u64) -> u64 {
+        let (at, shift) = cut.byte(place);
+        self.ground.mem().load_cached(at) >> shift & 0xff
+    }
+
+    /// The place of a slot that was cleared is free, with the slot's chunk locked. `true`: it is a
+    /// run of its own, to be dropped once nothing is locked.
+    pub(crate) fn free(&self, slot: Slot) -> bool {
+        let Some((cut, place)) = self.place_at(slot.place()) else {
+            return false;
+        };
+        self.free_place(&cut, place, slot.instance())
+    }
+
+    /// A place that was taken and is not used is free; answers as [`Hash::free`] does.
+    pub(crate) fn give_back(&self, place: Place) -> bool {
+        match self.place_at(place.offset) {
+            Some((cut, nth)) => self.free_place(&cut, nth, place.instance),
+            None => false,
+        }
+    }
+
+    fn free_place(&self, cut: &Cut, place: u64, instance: u64) -> bool {
+        let (mem, chunk) = (self.ground.mem(), cut.chunk);
+        if mem.load_cached(self.ground.note(chunk, 0)) != READY {
+            // Its bytes mean nothing yet: who asks finds no slot that names it.
+            return cut.is_alone();
+        }
+        self.change(cut, place, TAKEN | instance, FREE | instance);
+        let note = self.ground.note(chunk, 1);
+        let word = mem.load_cached(note);
+        if word & FULL != 0 {
+            mem.store(note, word & !FULL);
+        }
+        cut.is_alone()
+    }
+
+    /// Takes a place for a record of so many bytes, in a write window; nothing is locked.
+    pub(crate) fn take(&self, bytes: u64) -> Result<Place> {
+        let class = RECORD_CLASS_BYTES.partition_point(|&class| class < bytes);
+        if class == RECORD_CLASSES {
+            return self.take_alone(bytes);
+        }
+        let mut share = self.pools.share(self.ground.thread());
+        let pool = &mut share[class];
+        let mut has_looked = false;
+        loop {
+            if pool.chunk != 0
+                && let Some(place) = self.take_in(pool)
+            {
+                return Ok(place);
+            }
+            pool.word = 0;
+            if let Some(next) = pool.rest.pop_front() {
+                pool.chunk = next;
+                self.find_out(next)?;
+                continue;
+            }
+            if pool.is_due() {
+                has_looked = true;
+                let (all, room) = self.look_for_room(class)?;
+                (pool.seen, pool.made, pool.rest) = (Some(all), 0, room);
+                continue;
+            }
+            pool.chunk = match self.make(class) {
+                Ok(chunk) => chunk,
+                Err(_) if !has_looked => {
+                    // Others may have freed places.
+                    (pool.chunk, pool.seen) = (0, None);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            pool.made += 1;
+        }
+    }
+
+    /// Takes a place of a pool's chunk.
+    fn take_in(&self, pool: &mut Pool) -> Option<Place> {
+        let (mem, cut) = (self.ground.mem(), self.cut(pool.chunk)?);
+        let words = cut.places.div_ceil(8);
+        for round in 0..2 {
+            if round == 1 {
+                let note = self.ground.note(cut.chunk, 1);
+                mem.store(note, mem.load_cached(note) | FULL);
+                pool.word = 0;
+            }
+            while pool.word < words {
+                let at = cut.byte(pool.word * 8).0;
+                let word = mem.load_cached(at);
+                let free = word & FREE_BYTES;
+                if free == 0 {
+                    pool.word += 1;
+                    continue;
+                }
+                let shift = u64::from(free.trailing_zeros() / 8 * 8);
+                let place = pool.word * 8 + shift / 8;
+                let last = word >> shift & 0xf;
+                let instance = match planted!("bug-instance-kept") {
+                    true => last,
+                    false => (last + 1) & 0xf,
+                };
+                if place < cut.places && self.change(&cut, place, FREE | last, TAKEN | instance) {
+                    let offset = cut.offset(place);
+                    return Some(Place { offset, instance });
+                }
+            }
+        }
+        None
+    }
+
+    /// The bytes of a new chunk's or a new run's places.
+    fn table(cut: &Cut, byte: impl Fn(u64) -> u64) -> Vec<u8> {
+        let len = first_record(cut.places) - RECORDS_HEAD_BYTES;
+        let bytes = (0..len).map(|place| match place < cut.places {
+            true => byte(place) as u8,
+            false => TAKEN as u8,
+        });
+        bytes.collect()
+    }
+
+    /// Stores the head and the bytes of new places, past the caches.
+    fn begin(&self, cut: &Cut, table: &[u8]) -> Result<()> {
+        let mem = self.ground.mem();
+        let mut head = [0; RECORDS_HEAD_BYTES as usize];
+        let words = [RECORDS_MAGIC, cut.bytes, cut.places];
+        for (to, word) in head.chunks_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        let start = cut.chunk * CHUNK_BYTES;
+        mem.write_nt(start, &head)?;
+        mem.write_nt(start + RECORDS_HEAD_BYTES, table)?;
+        mem.fence();
+        mem.store(self.ground.note(cut.chunk, 1), KNOWN);
+        mem.store(self.ground.note(cut.chunk, 0), READY);
+        Ok(())
+    }
+
+    /// Makes a record chunk of a class.
+    fn make(&self, class: usize) -> Result<u64> {
+        let bytes = RECORD_CLASS_BYTES[class];
+        self.heap.tx(|tx| {
+            let start = tx.take_owned(CHUNK_BYTES, self.head)?;
+            let cut = Cut {
+                chunk: start / CHUNK_BYTES,
+                bytes,
+                places: record_places(bytes, 1 << self.shape.places_log2),
+            };
+            // A record of a former life may stand there: the next one has another instance.
+            let mem = self.ground.mem();
+            let last = |place| Head::instance_of(mem.read(cut.offset(place)));
+            let _window = mem.window();
+            self.begin(&cut, &Self::table(&cut, |place| FREE | last(place)))?;
+            Ok(cut.chunk)
+        })
+    }
+
+    /// Takes chunks of their own for a record.
+    fn take_alone(&self, bytes: u64) -> Result<Place> {
+        let size = (ALONE_OFFSET + bytes).next_multiple_of(CHUNK_BYTES);
+        self.heap.tx(|tx| {
+            let start = tx.take_owned(size, self.head)?;
+            let cut = Cut {
+                chunk: start / CHUNK_BYTES,
+                bytes: size - ALONE_OFFSET,
+                places: 1,
+            };
+            let mem = self.ground.mem();
+            let last = Head::instance_of(mem.read(cut.offset(0)));
+            let instance = (last + 1) & 0xf;
+            let _window = mem.window();
+            self.begin(&cut, &Self::table(&cut, |_| TAKEN | instance))?;
+            Ok(Place {
+                offset: cut.offset(0),
+                instance,
+            })
+        })
+    }
+
+    /// Frees a record's own run, which nobody has freed; nothing is locked.
+    pub(crate) fn drop_alone(&self, offset: u64) -> Result<()> {
+        let Some((cut, 0)) = self.place_at(offset) else {
+            return Ok(());
+        };
+        if !cut.is_alone() {
+            return Ok(());
+        }
+        self.find_out(cut.chunk)?;
+        let byte = self.byte(&cut, 0);
+        let instance = byte & 0xf;
+        if byte & FREE == 0 || !self.change(&cut, 0, FREE | instance, TAKEN | instance) {
+            return Ok(());
+        }
+        let freed = self.heap.tx(|tx| tx.free(cut.chunk * CHUNK_BYTES));
+        if freed.is_err() {
+            self.change(&cut, 0, TAKEN | instance, FREE | instance);
+        }
+        Ok(freed?)
+    }
+
+    /// Looks for record chunks of a class with room; answers how many of the class there are, and
+    /// those. Runs of records that nobody names are freed.
+    fn look_for_room(&self, class: usize) -> Result<(u64, VecDeque<u64>)> {
+        let mem = self.ground.mem();
+        let (mut all, mut room) = (0, VecDeque::new());
+        for (chunk, _) in self.ground.runs_of(self.head) {
+            let Some(cut) = self.cut(chunk) else {
+                continue;
+            };
+            if cut.is_alone() {
+                self.drop_alone(cut.offset(0))?;
+            } else if cut.bytes == RECORD_CLASS_BYTES[class] {
+                all += 1;
+                if mem.load_cached(self.ground.note(chunk, 1)) & FULL == 0 {
+                    room.push_back(chunk);
+                }
+            }
+        }
+        Ok((all, room))
+    }
+
+    /// Has all bytes of a record chunk mean something; nothing is locked.
+    fn find_out(&self, chunk: u64) -> Result<()> {
+        let mem = self.ground.mem();
+        let Some(cut) = self.cut(chunk) else {
+            return Ok(());
+        };
+        let note = self.ground.note(chunk, 0);
+        if mem.load_cached(note) != READY {
+            let _locked = self.ground.lock(chunk);
+            if mem.load_cached(note) != READY {
+                let table = Self::table(&cut, |_| 0);
+                mem.write_nt(chunk * CHUNK_BYTES + RECORDS_HEAD_BYTES, &table)?;
+                mem.fence();
+                mem.store(note, READY);
+            }
+        }
+        let known = self.ground.note(chunk, 1);
+        if mem.load_cached(known) & KNOWN != 0 {
+            return Ok(());
+        }
+        let mut rest = false;
+        for place in 0..cut.places {
+            if self.byte(&cut, place) == 0 {
+                rest |= !self.find_out_place(&cut, place)?;
+            }
+        }
+        if rest {
+            self.find_out_by_slots(&cut)?;
+        }
+        mem.store(known, KNOWN);
+        Ok(())
+    }
+
+    /// Finds out about one place by its record; `false`: there is none that is whole.
+    fn find_out_place(&self, cut: &Cut, place: u64) -> Result<bool> {
+        let offset = cut.offset(place);
+        let Some(head) = record::head_at(self.ground, offset) else {
+            return Ok(false);
+        };
+        if head.bytes() > cut.bytes || !record::is_whole(self.ground, offset, head)? {
+            return Ok(false);
+        }
+        let key = record::key_of(self.ground, offset, head)?;
+        let hash = KeyHash::of(&key, self.ground.seed());
+        let group = self.lock(hash)?;
+        let named = hash.all_lines(&self.shape).find_map(|line| {
+            let start = line_at(group.located.chunk, group.group, line);
+            let words: [u64; 8] = self.ground.mem().read(start);
+            let mut slots = words.into_iter().filter(|&word| word != 0).map(Slot);
+            slots.find(|slot| slot.place() == offset)
+        });
+        let byte = match named {
+            Some(slot) => TAKEN | slot.instance(),
+            None => FREE | head.instance,
+        };
+        self.change(cut, place, 0, byte);
+        Ok(true)
+    }
+
+    /// Finds out about the rest of a chunk's places by all slots: none of them has a whole record.
+    fn find_out_by_slots(&self, cut: &Cut) -> Result<()> {
+        self.heap.tx(|tx| {
+            // Slots stay in their chunks meanwhile.
+            tx.lock(self.head)?;
+            self.each_group(|group| {
+                for line in 1..=self.shape.lines + self.shape.stash {
+                    let start = line_at(group.located.chunk, group.group, line);
+                    let words: [u64; 8] = self.ground.mem().read(start);
+                    for slot in words.into_iter().filter(|&word| word != 0).map(Slot) {
+                        if slot.place() / CHUNK_BYTES == cut.chunk
+                            && let Some((_, place)) = self.place_at(slot.place())
+                        {
+                            self.change(cut, place, 0, TAKEN | slot.instance());
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+            for place in 0..cut.places {
+                let last = Head::instance_of(self.ground.mem().read(cut.offset(place)));
+                self.change(cut, place, 0, FREE | last);
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,56 @@
+//! The list of all planted bugs: the only one.
+
+/// A bug that can be compiled in.
+#[derive(Clone, Copy, Debug)]
+pub struct Bug {
+    /// Its name, by which the source asks for it.
+    pub name: &'static str,
+    /// The fault that results.
+    pub what: &'static str,
+}
+
+macro_rules! bugs {
+    ($( $name:literal, $what:literal; )+) => {
+        /// All of them.
+        pub const BUGS: &[Bug] = &[ $( Bug { name: $name, what: $what } ),+ ];
+    };
+}
+
+bugs! {
+    "bug-record-unfenced",
+        "a record is stored after the fence of its slot";
+    "bug-put-unfenced",
+        "a put returns before its record and its slot are durable";
+    "bug-slot-unflushed",
+        "a put does not write its slot back";
+    "bug-state-live-before-fence",
+        "a put's slot is live before its record is durable";
+    "bug-old-slot-cleared-before-fence",
+        "the older version's slot is cleared before the new version is durable";
+    "bug-delete-unflushed",
+        "a delete does not write its slot back";
+    "bug-delete-visible-before-fence",
+        "a delete is seen before it is durable";
+    "bug-put-seen-before-fence",
+        "a reader sees a put that is under way";
+    "bug-instance-not-compared",
+        "a slot's former record is taken for its own";
+    "bug-instance-kept",
+        "a place's next record has the instance of its last one";
+    "bug-put-believed-unchecked",
+        "a put under way is done though its record is torn";
+    "bug-key-not-compared-after-crash",
+        "a slot stays whose record is another key's";
+    "bug-lower-version-wins",
+        "the older one of two versions stays";
+    "bug-next-version-in-other-line",
+        "a key's next version goes into any line, as if it were in the same";
+    "bug-moved-slot-unflushed",
+        "an older version in another line is cleared, and that is not durable";
+    "bug-check-without-offset",
+        "a record's check does not depend on its place";
+    "bug-split-drops-a-slot",
+        "a slot is in neither half of a chunk that was split";
+    "bug-directory-before-record",
+        "a new directory is the engine's before it is durable";
+}

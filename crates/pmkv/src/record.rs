@@ -1,0 +1,210 @@
+//! Records: put together, and read with their checks.
+
+use pmem::{Pmem, Stage};
+use pmlib::ground::Ground;
+use pmlib_format::kv::{
+    KEY_BITS, KEY_BYTES_MAX, KV_RECORD_HEAD_BYTES, RECORD_FLAGS, VALUE_BITS, VALUE_BYTES_MAX,
+};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
+
+use crate::error::{Error, Result};
+
+/// Bytes of a record before its key.
+const HEAD: usize = KV_RECORD_HEAD_BYTES as usize;
+/// Heads with their keys up to so many bytes are read without a buffer.
+const NEAR: usize = 256;
+/// A longer value is hashed piece by piece where only its check is asked for.
+const PIECE: usize = 64 << 10;
+
+/// The first words of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub check: u64,
+    pub version: u32,
+    pub epoch: u32,
+    pub value: u64,
+    pub key: u64,
+    pub instance: u64,
+}
+
+impl Head {
+    /// The head in these words; `None`: of no record.
+    pub fn of(words: [u64; 3]) -> Option<Head> {
+        let value = words[2] & ((1 << VALUE_BITS) - 1);
+        let key = words[2] >> VALUE_BITS & ((1 << KEY_BITS) - 1);
+        let flags = words[2] >> (VALUE_BITS + KEY_BITS);
+        let fits = value <= VALUE_BYTES_MAX && key <= KEY_BYTES_MAX && flags & !RECORD_FLAGS == 0;
+        fits.then_some(Head {
+            check: words[0],
+            version: words[1] as u32,
+            epoch: (words[1] >> 32) as u32,
+            value,
+            key,
+            instance: flags & RECORD_FLAGS,
+        })
+    }
+
+    /// The instance that the words of a place have, whatever they are.
+    pub fn instance_of(words: [u64; 3]) -> u64 {
+        words[2] >> (VALUE_BITS + KEY_BITS) & RECORD_FLAGS
+    }
+
+    /// The words behind the check.
+    fn words(self) -> [u64; 2] {
+        let flags = self.instance << (VALUE_BITS + KEY_BITS);
+        let versions = u64::from(self.version) | u64::from(self.epoch) << 32;
+        [versions, self.value | self.key << VALUE_BITS | flags]
+    }
+
+    pub fn bytes(self) -> u64 {
+        KV_RECORD_HEAD_BYTES + self.key + self.value
+    }
+}
+
+/// The check of a record at a place: the head behind its check with the key, and the value.
+#[inline]
+fn check_of(seed: u64, place: u64, head_and_key: &[u8], value: &[u8]) -> u64 {
+    xxh3_64_with_seed(value, head_seed(seed, place, head_and_key))
+}
+
+fn head_seed(seed: u64, place: u64, head_and_key: &[u8]) -> u64 {
+    let place = if planted!("bug-check-without-offset") {
+        0
+    } else {
+        place
+    };
+    let at = seed ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    xxh3_64_with_seed(head_and_key, at)
+}
+
+/// Puts a record together that is to stand at `place`.
+pub(crate) fn stage(seed: u64, place: u64, head: Head, key: &[u8], value: &[u8]) -> Stage {
+    let mut stage = Stage::new();
+    stage.push_word(0);
+    for word in head.words() {
+        stage.push_word(word);
+    }
+    stage.push(key);
+    stage.push(value);
+    let bytes = stage.staged_mut();
+    let (before, rest) = bytes.split_at_mut(HEAD + key.len());
+    let check = check_of(seed, place, &before[8..], rest);
+    before[..8].copy_from_slice(&check.to_le_bytes());
+    stage
+}
+
+/// The meaning of what stands at a place, to one who looks for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// A record of the key.
+    Same(Head),
+    /// A whole record of another key.
+    Other,
+    /// No whole record, or one of another instance.
+    None,
+}
+
+/// The words of a place's head, if the heap has it.
+pub(crate) fn words_at(ground: Ground<'_>, place: u64) -> Option<[u64; 3]> {
+    // The whole line: a record begins at one.
+    let is_there = place != 0 && ground.has(place, 64);
+    is_there.then(|| ground.mem().read(place))
+}
+
+/// The head at a place, if it is one and the heap has its bytes.
+pub(crate) fn head_at(ground: Ground<'_>, place: u64) -> Option<Head> {
+    let head = Head::of(words_at(ground, place)?)?;
+    ground.has(place, head.bytes()).then_some(head)
+}
+
+/// Reads the head behind its check and the key.
+fn with_head<T>(mem: &Pmem, place: u64, head: Head, body: impl FnOnce(&[u8]) -> T) -> Result<T> {
+    let len = HEAD - 8 + head.key as usize;
+    if len <= NEAR {
+        let mut near = [0; NEAR];
+        let near = &mut near[..len];
+        mem.copy_out(place + 8, near)?;
+        Ok(body(near))
+    } else {
+        let mut far = vec![0; len];
+        mem.copy_out(place + 8, &mut far)?;
+        Ok(body(&far))
+    }
+}
+
+/// Looks for a key at a place, of this instance; its value is put into `to`.
+#[inline]
+pub(crate) fn read(
+    ground: Ground<'_>,
+    place: u64,
+    instance: u64,
+    key: &[u8],
+    to: &mut Vec<u8>,
+) -> Result<Seen> {
+    let Some(head) = head_at(ground, place) else {
+        return Ok(Seen::None);
+    };
+    if head.instance != instance {
+        return Ok(Seen::None);
+    }
+    let (mem, seed) = (ground.mem(), ground.seed());
+    let (is_same, value_seed) = with_head(mem, place, head, |bytes| {
+        (
+            bytes[HEAD - 8..] == *key && bytes[..HEAD - 8] == *head_bytes(head).as_slice(),
+            head_seed(seed, place, bytes),
+        )
+    })?;
+    if !is_same {
+        let whole = is_whole(ground, place, head)?;
+        return Ok(if whole { Seen::Other } else { Seen::None });
+    }
+    to.clear();
+    to.resize(head.value as usize, 0);
+    mem.copy_out(place + KV_RECORD_HEAD_BYTES + head.key, to)?;
+    let fits = xxh3_64_with_seed(to, value_seed) == head.check;
+    Ok(if fits { Seen::Same(head) } else { Seen::None })
+}
+
+fn head_bytes(head: Head) -> [u8; 16] {
+    let [first, second] = head.words();
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&first.to_le_bytes());
+    bytes[8..].copy_from_slice(&second.to_le_bytes());
+    bytes
+}
+
+/// Whether the record with this head is as it was stored.
+pub(crate) fn is_whole(ground: Ground<'_>, place: u64, head: Head) -> Result<bool> {
+    let (mem, seed) = (ground.mem(), ground.seed());
+    let value_seed = with_head(mem, place, head, |bytes| head_seed(seed, place, bytes))?;
+    let (mut at, mut left) = (place + KV_RECORD_HEAD_BYTES + head.key, head.value as usize);
+    if left <= PIECE {
+        let mut value = vec![0; left];
+        mem.copy_out(at, &mut value)?;
+        return Ok(xxh3_64_with_seed(&value, value_seed) == head.check);
+    }
+    let (mut hash, mut piece) = (Xxh3::with_seed(value_seed), vec![0; PIECE]);
+    while left > 0 {
+        let step = left.min(PIECE);
+        mem.copy_out(at, &mut piece[..step])?;
+        hash.update(&piece[..step]);
+        (at, left) = (at + step as u64, left - step);
+    }
+    Ok(hash.digest() == head.check)
+}
+
+/// The key of the record with this head.
+pub(crate) fn key_of(ground: Ground<'_>, place: u64, head: Head) -> Result<Vec<u8>> {
+    with_head(ground.mem(), place, head, |bytes| {
+        bytes[HEAD - 8..].to_vec()
+    })
+}
+
+/// Whether a record's parts can be as long; the bytes that it takes.
+pub(crate) fn taken(key: &[u8], value: &[u8]) -> Result<u64> {
+    let (key, value) = (key.len() as u64, value.len() as u64);
+    if key > KEY_BYTES_MAX || value > VALUE_BYTES_MAX {
+        return Err(Error::TooLarge { key, value });
+    }
+    Ok(KV_RECORD_HEAD_BYTES + key + value)
+}

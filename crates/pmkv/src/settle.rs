@@ -1,0 +1,207 @@
+//! Settling a group: what power loss, or the death of a process in it, left becomes what a reader
+//! may see (`docs/adr/0073-slots-with-states.md`).
+//!
+//! - A slot of keys that belong to another chunk, since a split, is cleared.
+//! - A delete under way is done: its slot is cleared.
+//! - A put under way is done if its record is whole, or else its slot is cleared.
+//! - The slot of the higher version stays, where a key has two.
+//! - A live slot without its record is an older version's, whose clear was not durable, if another
+//!   slot of its line has its hash: it is cleared. Its place may be another record's by now, or
+//!   half of one, so such a slot's record is verified too. Without another slot the record is
+//!   damaged, and the slot stays, so that its key is an error and not missing.
+
+use pmlib_format::kv::{STATE_DELETE, STATE_LIVE, STATE_PUT};
+
+use crate::error::Result;
+use crate::hash::Hash;
+use crate::index::Located;
+use crate::key::{KeyHash, line_at};
+use crate::record::{self, Head};
+use crate::slot::Slot;
+
+/// A slot, and where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Here {
+    at: u64,
+    slot: Slot,
+}
+
+/// The meaning of a slot.
+enum Means {
+    /// The slot of another chunk's key, or one that never was.
+    Nothing,
+    /// It is not to be, and neither is its record.
+    Undone,
+    /// A version of a key.
+    Version(Head, Vec<u8>),
+    /// Its record is not there.
+    Stale,
+}
+
+/// The work on a group.
+#[derive(Default)]
+struct Work {
+    versions: Vec<(Here, Head, Vec<u8>)>,
+    /// To be cleared, and whether their places become free.
+    cleared: Vec<(Here, bool)>,
+}
+
+impl Hash<'_> {
+    /// Settles a group of a locked chunk, in a write window.
+    #[cold]
+    pub(crate) fn settle(&self, located: &Located, group: u64) -> Result<()> {
+        let mem = self.ground.mem();
+        let mut work = Work::default();
+        for line in 1..=self.shape.lines + self.shape.stash {
+            let start = line_at(located.chunk, group, line);
+            let words: [u64; 8] = mem.read(start);
+            for (nth, &word) in words.iter().enumerate() {
+                let slot = Slot(word);
+                let at = start + nth as u64 * 8;
+                let here = Here { at, slot };
+                if word == 0 {
+                    continue;
+                }
+                let twin =
+                    |&other: &u64| other != 0 && other != word && Slot(other).hash() == slot.hash();
+                let has_twin = words.iter().any(twin);
+                let is_sure = slot.state() == STATE_LIVE && !has_twin;
+                match self.meaning(located, (group, line), slot, is_sure)? {
+                    Means::Nothing => work.cleared.push((here, false)),
+                    Means::Undone => work.cleared.push((here, true)),
+                    Means::Version(head, key) => work.versions.push((here, head, key)),
+                    Means::Stale if has_twin => work.cleared.push((here, false)),
+                    Means::Stale => {}
+                }
+            }
+        }
+        self.choose(&mut work);
+        self.make_so(located, &work)
+    }
+
+    /// The meaning of a slot that is not 0; `is_sure`: its record was durable and is nobody else's.
+    fn meaning(
+        &self,
+        located: &Located,
+        (group, line): (u64, u64),
+        slot: Slot,
+        is_sure: bool,
+    ) -> Result<Means> {
+        if !located.has(slot) {
+            return Ok(Means::Nothing);
+        }
+        let missing = match slot.state() {
+            STATE_DELETE => return Ok(Means::Undone),
+            STATE_PUT => Means::Undone,
+            _ => Means::Stale,
+        };
+        let place = slot.place();
+        if !is_sure {
+            let bytes = self.place_bytes(place);
+            if bytes > 0 {
+                self.ground.mem().will_check(place, bytes);
+            }
+        }
+        let Some(head) = record::head_at(self.ground, place) else {
+            return Ok(missing);
+        };
+        if head.instance != slot.instance() && !planted!("bug-instance-not-compared") {
+            return Ok(missing);
+        }
+        // The place of a slot with a twin may be under way to another record.
+        let is_whole = is_sure
+            || record::is_whole(self.ground, place, head)?
+            || planted!("bug-put-believed-unchecked");
+        if !is_whole {
+            return Ok(missing);
+        }
+        let key = record::key_of(self.ground, place, head)?;
+        let hash = KeyHash::of(&key, self.ground.seed());
+        let belongs = hash.in_slot() == slot.hash()
+            && hash.group(&self.shape) == group
+            && hash.all_lines(&self.shape).any(|other| other == line);
+        if !belongs && !planted!("bug-key-not-compared-after-crash") {
+            return Ok(missing);
+        }
+        Ok(Means::Version(head, key))
+    }
+
+    /// One slot stays, where a key or a place has two.
+    fn choose(&self, work: &mut Work) {
+        let mut all = std::mem::take(&mut work.versions);
+        all.sort_by_key(|(here, ..)| here.slot.hash());
+        for (here, head, key) in all {
+            // Those of one hash stand together.
+            let start = work
+                .versions
+                .partition_point(|(other, ..)| other.slot.hash() < here.slot.hash());
+            let same = work.versions[start..]
+                .iter()
+                .position(|(_, _, other_key)| *other_key == key)
+                .map(|nth| start + nth);
+            let Some(nth) = same else {
+                work.versions.push((here, head, key));
+                continue;
+            };
+            let (other, other_head, _) = work.versions[nth];
+            if other.slot.place() == here.slot.place() {
+                work.cleared.push((here, false));
+                continue;
+            }
+            // Versions are numbers on a circle.
+            let mut is_newer = (head.version.wrapping_sub(other_head.version) as i32) > 0;
+            if planted!("bug-lower-version-wins") {
+                is_newer = !is_newer;
+            }
+            if is_newer {
+                work.cleared.push((other, true));
+                work.versions[nth] = (here, head, key);
+            } else {
+                work.cleared.push((here, true));
+            }
+        }
+    }
+
+    /// Has the group be so, visibly only after it is durable.
+    fn make_so(&self, located: &Located, work: &Work) -> Result<()> {
+        let mem = self.ground.mem();
+        let under_way = || {
+            let versions = work.versions.iter();
+            versions.filter(|(here, ..)| here.slot.state() == STATE_PUT)
+        };
+        let mut is_new = false;
+        for (here, head, _) in under_way() {
+            mem.flush(here.slot.place(), head.bytes());
+            mem.flush(here.at, 8);
+            is_new = true;
+        }
+        for (here, _) in &work.cleared {
+            if here.slot.state() == STATE_DELETE {
+                mem.flush(here.at, 8);
+                is_new = true;
+            }
+        }
+        if is_new {
+            mem.fence();
+        }
+        self.mark_sequence(located.chunk, true);
+        for (here, _) in &work.cleared {
+            mem.store(here.at, 0);
+            mem.flush(here.at, 8);
+        }
+        for (here, ..) in under_way() {
+            mem.store(here.at, here.slot.with_state(STATE_LIVE).0);
+            mem.flush(here.at, 8);
+        }
+        self.mark_sequence(located.chunk, false);
+        if is_new || !work.cleared.is_empty() {
+            mem.fence();
+        }
+        for &(here, is_freed) in &work.cleared {
+            if is_freed {
+                self.free(here.slot);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! Splits: an index chunk whose group is full gives half of its keys to a new one.
+//!
+//! The new chunk is filled and durable before a transaction has the directory lead to it. So no
+//! crash leaves half a split: the directory says which keys a chunk has, and slots of others are
+//! cleared when they are met. While the chunk is being split none of its groups
+//! is settled: a reader waits for the lock, and so does the next holder, who settles them anew if
+//! the splitter has died.
+
+use pmlib::ground::Locked;
+use pmlib_format::CHUNK_BYTES;
+use pmlib_format::kv::{DEPTH_MAX, INDEX_MAGIC, STATE_LIVE};
+
+use crate::error::{Error, Result};
+use crate::hash::Hash;
+use crate::index::{Directory, Group, Located, chunk_word};
+use crate::key::{KeyHash, line_at};
+use crate::slot::{HASH_BITS, Slot};
+
+/// All groups of a chunk are settled.
+fn all_settled(groups: u64) -> u64 {
+    (1 << groups) - 1
+}
+
+impl<'h> Hash<'h> {
+    /// Makes an index chunk with this content in a transaction; answers the chunk.
+    pub(crate) fn make_index(&self, tx: &mut pmlib::Tx<'_>, content: &[u8]) -> Result<u64> {
+        let start = tx.take_owned(CHUNK_BYTES, self.head)?;
+        let mem = self.ground.mem();
+        let _window = mem.window();
+        mem.write_nt(start, content)?;
+        mem.fence();
+        Ok(start / CHUNK_BYTES)
+    }
+
+    /// The content of an index chunk without slots.
+    pub(crate) fn empty_index() -> Vec<u8> {
+        let mut content = vec![0; CHUNK_BYTES as usize];
+        content[..8].copy_from_slice(&INDEX_MAGIC.to_le_bytes());
+        content
+    }
+
+    /// Splits the chunk in which a key's group is full; nothing is locked.
+    #[cold]
+    pub(crate) fn split(&self, hash: KeyHash, full: &Located) -> Result<()> {
+        let mut locked: Option<(Locked<'h>, Vec<u64>)> = None;
+        let mem = self.ground.mem();
+        let done = self.heap.tx(|tx| {
+            tx.lock(self.head)?;
+            let located = self.locate(hash)?;
+            if located.chunk != full.chunk || located.depth != full.depth {
+                // Somebody else has split it.
+                return Ok(());
+            }
+            if located.depth == DEPTH_MAX {
+                return Err(Error::Crowded);
+            }
+            let _window = mem.window();
+            let lock = self.ground.lock(located.chunk);
+            for group in 0..self.shape.groups {
+                self.settle_if_needed(&located, group)?;
+            }
+            let (content, moved) = self.half(&located);
+            let new = self.make_index(tx, &content)?;
+            self.lead_to(tx, &located, new)?;
+            mem.store(self.note(located.chunk), 0);
+            locked = Some((lock, moved));
+            Ok(())
+        });
+        let Some((_lock, moved)) = locked else {
+            return done;
+        };
+        let _window = mem.window();
+        if done.is_ok() {
+            self.mark_sequence(full.chunk, true);
+            for at in moved {
+                mem.store(at, 0);
+            }
+            self.mark_sequence(full.chunk, false);
+        }
+        mem.store(self.note(full.chunk), all_settled(self.shape.groups));
+        done
+    }
+
+    /// The content of a new chunk with the keys that have the next bit of the hash, and where their
+    /// slots are.
+    fn half(&self, located: &Located) -> (Vec<u8>, Vec<u64>) {
+        let mem = self.ground.mem();
+        let mut content = Self::empty_index();
+        let mut moved = Vec::new();
+        for group in 0..self.shape.groups {
+            for line in 1..=self.shape.lines + self.shape.stash {
+                let start = line_at(located.chunk, group, line);
+                let words: [u64; 8] = mem.read(start);
+                for (nth, &word) in words.iter().enumerate() {
+                    let slot = Slot(word);
+                    let is_upper = slot.hash() >> (HASH_BITS - 1 - located.depth) & 1 == 1;
+                    if word == 0 || !is_upper {
+                        continue;
+                    }
+                    let at = start + nth as u64 * 8;
+                    moved.push(at);
+                    if planted!("bug-split-drops-a-slot") && moved.len() == 1 {
+                        continue;
+                    }
+                    let to = (at % CHUNK_BYTES) as usize;
+                    let live = slot.with_state(STATE_LIVE).0;
+                    content[to..to + 8].copy_from_slice(&live.to_le_bytes());
+                }
+            }
+        }
+        (content, moved)
+    }
+
+    /// Has the directory lead to a new chunk too, by the transaction.
+    fn lead_to(&self, tx: &mut pmlib::Tx<'_>, located: &Located, new: u64) -> Result<()> {
+        let Directory { offset, depth } = located.directory;
+        let to = match located.depth == depth {
+            false => located.directory,
+            true => {
+                let bytes = 16 << depth;
+                let doubled = tx.alloc(bytes.max(16))?;
+                let words: Vec<u64> = (0..1 << depth)
+                    .map(|nth| self.ground.mem().load(offset + nth * 8))
+                    .collect();
+                let copy = tx.edit_bytes(doubled, 0, bytes)?;
+                for (to, word) in copy.chunks_mut(16).zip(words) {
+                    to[..8].copy_from_slice(&word.to_le_bytes());
+                    to[8..].copy_from_slice(&word.to_le_bytes());
+                }
+                let directory = Directory {
+                    offset: doubled,
+                    depth: depth + 1,
+                };
+                let word = directory.word(self.head);
+                tx.edit_bytes(self.head, 0, 8)?
+                    .copy_from_slice(&word.to_le_bytes());
+                tx.free(offset)?;
+                if planted!("bug-directory-before-record") {
+                    self.ground.mem().store(self.head, word);
+                    self.ground.mem().flush(self.head, 8);
+                }
+                directory
+            }
+        };
+        let chunk_bits = located.depth + 1;
+        let words = 1u64 << (to.depth - located.depth);
+        let start = located.prefix * words * 8;
+        let copy = tx.edit_bytes(to.offset, start, words * 8)?;
+        for (nth, word) in copy.chunks_mut(8).enumerate() {
+            let is_upper = nth as u64 >= words / 2;
+            let chunk = if is_upper { new } else { located.chunk };
+            let value = chunk_word(chunk, chunk_bits, self.head);
+            word.copy_from_slice(&value.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// Shows each group of each chunk, locked and settled. In a write window.
+    pub(crate) fn each_group(&self, mut show: impl FnMut(&Group<'h>) -> Result<()>) -> Result<()> {
+        let mut position = Position::default();
+        while let Some(group) = self.next_group(&mut position)? {
+            show(&group)?;
+        }
+        Ok(())
+    }
+
+    /// The next group of a walk, locked and settled; `None`: that was all. Keys that are there
+    /// throughout are in one of them, whatever is split meanwhile.
+    pub(crate) fn next_group(&self, position: &mut Position) -> Result<Option<Group<'h>>> {
+        if position.is_over {
+            return Ok(None);
+        }
+        let hash = KeyHash(position.prefix << (64 - HASH_BITS));
+        loop {
+            let located = self.locate(hash)?;
+            let locked = self.ground.lock(located.chunk);
+            if !self.is_still(&located) {
+                continue;
+            }
+            self.settle_if_needed(&located, position.group)?;
+            let end = (located.prefix + 1) << (HASH_BITS - located.depth);
+            position.end = position.end.max(end);
+            let group = Group::of(located, position.group, locked);
+            position.go_on(end, self.shape.groups);
+            return Ok(Some(group));
+        }
+    }
+}
+
+/// How far a walk over all groups has come: by prefixes of hashes, and for those of one chunk, as
+/// long as it was when it was met, by groups.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Position {
+    /// Where the chunk's prefixes begin, and end.
+    start: u64,
+    end: u64,
+    prefix: u64,
+    group: u64,
+    is_over: bool,
+}
+
+impl Position {
+    /// After a group of a chunk whose prefixes end there.
+    fn go_on(&mut self, end: u64, groups: u64) {
+        self.prefix = end;
+        if end < self.end {
+            return;
+        }
+        self.group += 1;
+        if self.group < groups {
+            self.prefix = self.start;
+            return;
+        }
+        (self.start, self.group) = (self.end, 0);
+        self.is_over = self.end >= 1 << HASH_BITS;
+    }
+}

@@ -1,0 +1,161 @@
+//! The key-value engines' bytes: a head, index chunks, record chunks, records.
+//!
+//! An engine has a head, an object of the heap. Its other bytes are runs of chunks whose entries in
+//! the chunk table name the head as their owner.
+//!
+//! A **record** begins at a multiple of 64:
+//!
+//! | word | holds |
+//! |---|---|
+//! | 0 | check: XXH3-64 of all that follows, keyed by the heap's seed and the record's offset |
+//! | 1 | version (32 bits), epoch (32): the number of the run that wrote it |
+//! | 2 | bytes of the value (33 bits), of the key (17), flags (14) |
+//!
+//! then words that flags announce (none are known yet), the key, the value. The lowest four bits of
+//! the flags are the place's instance: how often it was used, modulo 16. A record never changes.
+//!
+//! A **slot** of the index is a word: offset / 64 (38 bits), state (2), instance (4), hash (20). A
+//! bucket is a line of eight. The 20 bits are the upper ones of the key's XXH3-64, keyed by the
+//! seed.
+//!
+//! An **index chunk** has up to 16 groups of 4 KiB: a line of [`INDEX_MAGIC`] (the first group's),
+//! lines of buckets, stash lines. Two lines are a key's own, by other bits of its hash; the stash
+//! is for the keys of the whole group.
+//!
+//! The **directory** is an object of 2^depth words, by the upper bits of the hash; each is a chunk
+//! (40 bits), how many bits of the hash its keys have in common (8), and a check (16).
+//!
+//! A **record chunk** has a line: [`RECORDS_MAGIC`], bytes of a place, places. A byte of each place
+//! follows, which means nothing in a later run, then the places, from a line's start on.
+
+use crate::CHUNK_BYTES;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// The head of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct KvHeadRaw {
+    /// The directory: its offset / 16 (42 bits), its depth (6), a check (16); 0: none yet.
+    pub directory: u64,
+    /// Version of the engine's bytes (16 bits), its kind (8), groups of an index chunk (8), bucket
+    /// lines of a group (8), stash lines (8), log2 of the most places of a record chunk (8).
+    pub shape: u64,
+    /// Zero.
+    pub unused: [u64; 6],
+}
+
+/// Version of the engines' bytes.
+pub const KV_VERSION: u64 = 1;
+/// Kind of an engine: hash.
+pub const KIND_HASH: u64 = 1;
+/// First word of an index chunk.
+pub const INDEX_MAGIC: u64 = u64::from_le_bytes(*b"PMKVIDX1");
+/// First word of a record chunk.
+pub const RECORDS_MAGIC: u64 = u64::from_le_bytes(*b"PMKVREC1");
+/// Bytes of a group.
+pub const INDEX_GROUP_BYTES: u64 = 4096;
+/// The most groups of an index chunk.
+pub const INDEX_GROUPS_MAX: u64 = CHUNK_BYTES / INDEX_GROUP_BYTES;
+/// The most lines of a group beside its first.
+pub const INDEX_LINES_MAX: u64 = INDEX_GROUP_BYTES / 64 - 1;
+/// The most bits of a hash that a directory tells apart.
+pub const DEPTH_MAX: u32 = 17;
+
+/// Bits of an offset / 64 in a slot.
+pub const SLOT_PLACE_BITS: u32 = 38;
+/// Where a slot's state begins.
+pub const SLOT_STATE_SHIFT: u32 = 38;
+/// Where a slot's instance begins.
+pub const SLOT_INSTANCE_SHIFT: u32 = 40;
+/// Where a slot's bits of the hash begin.
+pub const SLOT_HASH_SHIFT: u32 = 44;
+/// State: the record is durable.
+pub const STATE_LIVE: u64 = 0;
+/// State: the put is under way.
+pub const STATE_PUT: u64 = 1;
+/// State: the delete is under way.
+pub const STATE_DELETE: u64 = 2;
+
+/// Bytes of a record before its key.
+pub const KV_RECORD_HEAD_BYTES: u64 = 24;
+/// The longest key, bytes.
+pub const KEY_BYTES_MAX: u64 = 64 << 10;
+/// The longest value, bytes.
+pub const VALUE_BYTES_MAX: u64 = 4 << 30;
+/// Bits of a value's length.
+pub const VALUE_BITS: u32 = 33;
+/// Bits of a key's length.
+pub const KEY_BITS: u32 = 17;
+/// Flags that this build knows: the instance.
+pub const RECORD_FLAGS: u64 = 0xf;
+
+/// Bytes of a record chunk before its places' bytes.
+pub const RECORDS_HEAD_BYTES: u64 = 64;
+/// Classes of record chunks.
+pub const RECORD_CLASSES: usize = 34;
+/// Bytes of a place of each class: by 64 up to 1 KiB, then four to a doubling up to 8 KiB, then six
+/// to one a chunk.
+pub const RECORD_CLASS_BYTES: [u64; RECORD_CLASSES] = record_class_bytes();
+
+const fn record_class_bytes() -> [u64; RECORD_CLASSES] {
+    let mut bytes = [0; RECORD_CLASSES];
+    let mut class = 0;
+    while class < 16 {
+        bytes[class] = 64 * (class as u64 + 1);
+        class += 1;
+    }
+    while class < 28 {
+        let (doubling, quarter) = ((class - 16) / 4, (class - 16) % 4);
+        bytes[class] = (1024 << doubling) / 4 * (5 + quarter as u64);
+        class += 1;
+    }
+    while class < RECORD_CLASSES {
+        let places = (RECORD_CLASSES - class) as u64;
+        bytes[class] = (CHUNK_BYTES - 2 * 64) / places / 64 * 64;
+        class += 1;
+    }
+    bytes
+}
+
+/// Where the first place of a record chunk of so many places is.
+#[inline]
+#[must_use]
+pub const fn first_record(places: u64) -> u64 {
+    RECORDS_HEAD_BYTES + places.next_multiple_of(64)
+}
+
+/// How many places of so many bytes a record chunk has room for, `most` at most.
+#[must_use]
+pub const fn record_places(bytes: u64, most: u64) -> u64 {
+    let mut places = (CHUNK_BYTES - RECORDS_HEAD_BYTES) / bytes;
+    if places > most {
+        places = most;
+    }
+    while first_record(places) + places * bytes > CHUNK_BYTES {
+        places -= 1;
+    }
+    places
+}
+
+const _: () = assert!(size_of::<KvHeadRaw>() == 64);
+const _: () = assert!(VALUE_BITS + KEY_BITS + 14 == 64);
+const _: () = assert!(RECORD_CLASS_BYTES[27] == 8192 && RECORD_CLASS_BYTES[33] == 65_408);
+const _: () = assert!(record_places(64, 1 << 20) == 1007 && record_places(65_408, 1 << 20) == 1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_fit_into_a_chunk() {
+        assert!(RECORD_CLASS_BYTES.is_sorted());
+        for bytes in RECORD_CLASS_BYTES {
+            for most in [1, 7, 1 << 20] {
+                let places = record_places(bytes, most);
+                assert!((1..=most).contains(&places), "{bytes}");
+                assert!(first_record(places) + places * bytes <= CHUNK_BYTES);
+                assert!(bytes.is_multiple_of(64));
+            }
+        }
+    }
+}

@@ -257,7 +257,8 @@ impl<'h> Hash<'h> {
         };
         let staged = record::stage(self.ground.seed(), place.offset, head, key, value);
         let slot = Slot::new(place.offset, place.instance, hash.in_slot());
-        let moved = old.is_some_and(|old| old.line != line);
+        let moved =
+            old.is_some_and(|old| old.line != line) && !planted!("bug-next-version-in-other-line");
         self.publish(&group, place, &staged, (at, slot), old.as_ref(), moved)?;
         let dropped = old.filter(|old| self.free(old.slot));
         Ok(Tried::Done(dropped.map(|old| old.slot.place())))

@@ -29,7 +29,10 @@ impl<'h> Hash<'h> {
         let _window = mem.window();
         mem.write_nt(start, content)?;
         mem.fence();
-        Ok(start / CHUNK_BYTES)
+        let chunk = start / CHUNK_BYTES;
+        // Nothing was ever under way in it.
+        mem.store(self.note(chunk), all_settled(self.shape.groups));
+        Ok(chunk)
     }
 
     /// The content of an index chunk without slots.

@@ -39,16 +39,14 @@ bugs! {
         "a place's next record has the instance of its last one";
     "bug-put-believed-unchecked",
         "a put under way is done though its record is torn";
-    "bug-key-not-compared-after-crash",
-        "a slot stays whose record is another key's";
     "bug-lower-version-wins",
         "the older one of two versions stays";
     "bug-next-version-in-other-line",
         "a key's next version goes into any line, as if it were in the same";
     "bug-moved-slot-unflushed",
         "an older version in another line is cleared, and that is not durable";
-    "bug-check-without-offset",
-        "a record's check does not depend on its place";
+    "bug-record-of-the-dead-only-flushed",
+        "a dead process's record is flushed, and not stored again";
     "bug-split-drops-a-slot",
         "a slot is in neither half of a chunk that was split";
     "bug-directory-before-record",

@@ -10,6 +10,8 @@
 pub mod histories;
 pub mod kept;
 mod kept_sets;
+pub mod keyed;
+mod keyed_sets;
 pub mod kill;
 pub mod maps;
 mod maps_sets;
@@ -18,6 +20,7 @@ mod schedule;
 mod sets;
 
 pub use kept_sets::{containers, containers_killed, reopened};
+pub use keyed_sets::{keyed, keyed_killed, keyed_recovered};
 pub use maps_sets::{mapped, mapped_recovered};
 pub use mended::{Repairs, cut, mended};
 pub use sets::{killed, recovered, sets, shared, shared_recovered};

@@ -1,0 +1,415 @@
+//! A key-value engine of a heap as a program to check.
+//!
+//! Its index chunks are small: one group of few lines. Each step is a call, of one process or of a
+//! second one. The state that is seen is each key's value. A key that a walk finds and a look does
+//! not, or the other way round, is a violation.
+
+use super::kill::{APART, APART_BYTES, BESIDE, OnHeap};
+use super::{Act, Attached, HEAP_BYTES, MEMORY_BYTES, SLOTS, Second, do_all, file_for, text};
+use crate::program::{Moment, Program, accepts_equal};
+use crate::trace::{Place, on_cpu};
+use pmem::Pmem;
+use pmem::record::{Observer, StoreKind, Verdict};
+use pmkv::{Expect, Hash, Shape};
+use pmlib::{Error, Heap, Options};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Keys that are looked at: 0 up to this.
+const KEYS: u64 = 40;
+
+/// One call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// A key gets a value of so many bytes that it has not had yet.
+    Put(u64, usize),
+    /// The same, if it is missing.
+    PutNew(u64, usize),
+    /// A key is taken away.
+    Delete(u64),
+    /// All keys are taken away that are there: each by itself.
+    DeleteAll,
+}
+
+/// One step of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A call.
+    One(Call),
+    /// A call of the second process.
+    Second(Call),
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::One(call) => write!(f, "{call:?}"),
+            Step::Second(call) => write!(f, "second process: {call:?}"),
+        }
+    }
+}
+
+/// A workload on an engine.
+#[derive(Clone, Debug)]
+pub struct Keyed {
+    /// The calls before the first step that is looked at.
+    pub prepared: Vec<Call>,
+    /// The steps that are done, in order.
+    pub steps: Vec<Step>,
+    /// How the engine is cut.
+    pub shape: Shape,
+    /// Two processes have the heap.
+    pub is_shared: bool,
+}
+
+/// Each key's value: the byte that it is made of, and its length.
+pub type Seen = Vec<Option<(u8, usize)>>;
+
+fn of_heap(error: pmkv::Error) -> Error {
+    match error {
+        pmkv::Error::Heap(error) => error,
+        // The kill model knows a heap's errors alone.
+        other => panic!("{other}"),
+    }
+}
+
+fn key(number: u64) -> [u8; 8] {
+    number.to_le_bytes()
+}
+
+fn call(hash: &Hash<'_>, call: Call, nth: u64) -> Result<(), pmkv::Error> {
+    match call {
+        Call::Put(number, len) => hash.put(&key(number), &vec![nth as u8; len]),
+        Call::PutNew(number, len) => hash
+            .put_if(&key(number), Expect::Missing, &vec![nth as u8; len])
+            .map(drop),
+        Call::Delete(number) => hash.delete(&key(number)).map(drop),
+        Call::DeleteAll => hash.clear().map(drop),
+    }
+}
+
+fn look(hash: &Hash<'_>) -> Result<Seen, pmkv::Error> {
+    let get = |number| {
+        let value = hash.get(&key(number))?;
+        Ok(value.map(|value| match value.first() {
+            Some(&first) if value.iter().all(|&byte| byte == first) => (first, value.len()),
+            Some(_) => (0, usize::MAX),
+            None => (0, 0),
+        }))
+    };
+    (0..KEYS).map(get).collect()
+}
+
+/// A walk and looks agree.
+fn check(hash: &Hash<'_>) -> Result<(), String> {
+    let walked: Result<BTreeMap<Vec<u8>, Vec<u8>>, pmkv::Error> = hash.iter().collect();
+    let walked = walked.map_err(text)?;
+    let entries = hash.iter().count();
+    let seen = look(hash).map_err(text)?;
+    let there = seen.iter().flatten().count();
+    if walked.len() != there || entries != there || hash.count().map_err(text)? != there as u64 {
+        return Err(format!("{there} keys, and a walk finds {walked:?}"));
+    }
+    Ok(())
+}
+
+impl Keyed {
+    fn options(&self) -> Options {
+        Options {
+            // A thread may have any of several.
+            lanes: if self.is_shared { 2 } else { 1 },
+            lane_bytes: 4096,
+            seed: 7,
+            max: if self.is_shared { MEMORY_BYTES } else { 0 },
+            ..Options::default()
+        }
+    }
+
+    fn open<'h>(&self, heap: &'h Heap) -> Result<Hash<'h>, pmkv::Error> {
+        Hash::open_as(heap, "kv", self.shape)
+    }
+
+    fn attached(&self, heap: &Heap) -> Result<(), String> {
+        if heap.root_offset().map_err(text)? == 0 {
+            // It is not prepared yet.
+            return Ok(());
+        }
+        // Groups are settled here, so that crashes of that are seen.
+        let hash = self.open(heap).map_err(text)?;
+        hash.count().map(drop).map_err(text)
+    }
+
+    fn run(&self, both: &mut Attached, step: &Step, nth: u64) -> Result<(), String> {
+        match *step {
+            Step::One(one) => {
+                let hash = self.open(&both.heap).map_err(text)?;
+                call(&hash, one, nth).map_err(text)
+            }
+            Step::Second(one) => {
+                let shape = self.shape;
+                let done = both.as_second(|heap| {
+                    let hash = Hash::open_as(heap, "kv", shape).map_err(of_heap)?;
+                    call(&hash, one, nth).map_err(of_heap)
+                });
+                done.map_err(text)
+            }
+        }
+    }
+}
+
+impl Program for Keyed {
+    type Running = Attached;
+    type Visible = Seen;
+
+    fn name(&self) -> String {
+        let steps: Vec<String> = self.steps.iter().map(Step::to_string).collect();
+        let Shape { lines, stash, .. } = self.shape;
+        let before = self.prepared.len();
+        format!(
+            "kv of {lines}+{stash} lines after {before}: {}",
+            steps.join("; ")
+        )
+    }
+
+    fn setup(&self) -> Result<Pmem, String> {
+        let mem = match self.is_shared {
+            false => Pmem::private(MEMORY_BYTES),
+            true => file_for(MEMORY_BYTES)?,
+        };
+        mem.poke(0, &vec![0xdb; MEMORY_BYTES as usize]);
+        Heap::format(&mem, HEAP_BYTES, &self.options()).map_err(text)?;
+        Ok(mem)
+    }
+
+    fn volatile(&self, mem: &Pmem) -> std::ops::Range<u64> {
+        Heap::volatile(mem)
+    }
+
+    fn attach(&self, mut mem: Pmem, observer: Arc<dyn Observer>) -> Result<Attached, String> {
+        let Some(path) = mem.path().map(Path::to_path_buf) else {
+            mem.observe(Some(observer));
+            let heap = Heap::attach(mem).map_err(text)?;
+            self.attached(&heap)?;
+            return Ok(Attached { heap, second: None });
+        };
+        drop(mem);
+        let open = || Heap::open_observed(&path, &self.options(), observer.clone());
+        let heap = open().map_err(text)?;
+        self.attached(&heap)?;
+        on_cpu(1);
+        let second = Second {
+            heap: Some(open().map_err(text)?),
+            path: path.clone(),
+            observer: observer.clone(),
+        };
+        on_cpu(0);
+        Ok(Attached {
+            heap,
+            second: Some(second),
+        })
+    }
+
+    fn prepare(&self, both: &mut Attached) -> Result<(), String> {
+        let heap = &both.heap;
+        let mut tx = heap.begin_on(0);
+        let directory = tx.alloc(SLOTS * 8).map_err(text)?;
+        tx.set_root(directory).map_err(text)?;
+        heap.commit(tx).map_err(text)?;
+        let hash = self.open(heap).map_err(text)?;
+        for (nth, &one) in self.prepared.iter().enumerate() {
+            call(&hash, one, 100 + nth as u64).map_err(text)?;
+        }
+        Ok(())
+    }
+
+    fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    fn step_name(&self, step: usize) -> String {
+        // The last crash is at the end of all.
+        let named = self.steps.get(step).map(Step::to_string);
+        named.unwrap_or_else(|| "the end".into())
+    }
+
+    fn step(&self, both: &mut Attached, step: usize) -> Result<(), String> {
+        self.run(both, &self.steps[step], step as u64 + 1)
+    }
+
+    fn inspect(&self, both: &mut Attached) -> Result<Seen, String> {
+        let hash = self.open(&both.heap).map_err(text)?;
+        look(&hash).map_err(text)
+    }
+
+    fn check(&self, both: &mut Attached) -> Result<(), String> {
+        both.heap.check().map_err(text)?;
+        check(&self.open(&both.heap).map_err(text)?)
+    }
+
+    fn accepts(&self, seen: &Seen, moment: &Moment<'_, Seen>) -> Result<(), String> {
+        // Each key's end is a call by itself.
+        if let (Step::One(Call::DeleteAll), false) = (self.steps[moment.step], moment.returned)
+            && let [before, after] = moment.allowed()
+        {
+            let mut keys = seen.iter().zip(before.iter().zip(after));
+            if keys.all(|(seen, (before, after))| seen == before || seen == after) {
+                return Ok(());
+            }
+        }
+        accepts_equal(seen, moment)
+    }
+
+    fn go_on(&self, both: &mut Attached) -> Result<(), String> {
+        let hash = self.open(&both.heap).map_err(text)?;
+        let before = look(&hash).map_err(text)?;
+        // Places that are free by now are used again; none of them is another key's.
+        let mut expected = before.clone();
+        for round in 0..3u8 {
+            for number in [0, KEYS - 1, 1] {
+                let len = 140 + usize::from(round);
+                let value = vec![200 + round; len];
+                hash.put(&key(number), &value).map_err(text)?;
+                expected[number as usize] = Some((200 + round, len));
+            }
+            hash.delete(&key(1)).map_err(text)?;
+            expected[1] = None;
+            let after = look(&hash).map_err(text)?;
+            if after != expected {
+                return Err(format!("{expected:?} was to be, and there is {after:?}"));
+            }
+        }
+        check(&hash)
+    }
+
+    fn detach(&self, both: Attached) -> Option<Pmem> {
+        let is_private = both.second.is_none();
+        is_private.then(|| both.heap.into_memory())
+    }
+}
+
+impl OnHeap for Keyed {
+    fn options(&self) -> Options {
+        Keyed::options(self)
+    }
+
+    fn running(heap: Heap) -> Attached {
+        Attached { heap, second: None }
+    }
+
+    fn heap(running: &Attached) -> &Heap {
+        &running.heap
+    }
+
+    fn into_heap(running: Attached) -> Heap {
+        running.heap
+    }
+
+    fn make_beside(&self, running: &mut Attached) -> Result<(), Error> {
+        let heap = &running.heap;
+        let directory = heap.root_offset()?;
+        let acts = [Act::Make(APART, APART_BYTES), Act::Make(BESIDE, 64)];
+        let mut tx = heap.begin_on(0);
+        do_all(&mut tx, directory, &acts, 0)?;
+        heap.commit(tx)
+    }
+
+    fn look(heap: &Heap) -> Result<Seen, Error> {
+        let hash = Hash::open(heap, "kv").map_err(of_heap)?;
+        // A call of the dead comes to its end when its group is locked.
+        hash.count().map_err(of_heap)?;
+        look(&hash).map_err(of_heap)
+    }
+
+    fn check_all(heap: &Heap) -> Result<(), String> {
+        heap.check().map_err(text)?;
+        check(&Hash::open(heap, "kv").map_err(text)?)
+    }
+
+    fn is_same(seen: &Seen, expected: &Seen, _touched: bool) -> bool {
+        seen == expected
+    }
+}
+
+/// Looks at all keys before each store and flush of a call up to its first fence, by another
+/// attachment, as a reader does.
+struct Watcher {
+    reader: Mutex<Option<(Heap, Seen)>>,
+    is_on: AtomicBool,
+    looks: AtomicU64,
+    early: Mutex<Option<String>>,
+}
+
+impl Watcher {
+    fn look(&self) {
+        if !self.is_on.load(Ordering::Relaxed) {
+            return;
+        }
+        let reader = self.reader.lock().expect("one thread");
+        let Some((heap, before)) = &*reader else {
+            return;
+        };
+        let seen = Hash::open(heap, "kv").and_then(|hash| look(&hash));
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        if seen.as_ref().ok() != Some(before) {
+            let text = format!("seen before its fence: {seen:?}, and there was {before:?}");
+            *self.early.lock().expect("one thread") = Some(text);
+        }
+    }
+}
+
+impl Observer for Watcher {
+    fn store(&self, _: &Pmem, _: u64, _: &[u8], _: StoreKind, _: Place) -> Verdict {
+        self.look();
+        Verdict::Do
+    }
+
+    fn flush(&self, _: &Pmem, _: u64, _: (u64, u64), _: Place) {
+        self.look();
+    }
+
+    fn fence(&self, _: &Pmem, _: Place) {
+        self.look();
+        self.is_on.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Whether readers see something of a workload's steps before it is durable; how often they
+/// looked.
+///
+/// # Errors
+/// The first violation.
+pub fn seen_early(workload: &Keyed) -> Result<u64, String> {
+    let mem = workload.setup()?;
+    let path = mem.path().ok_or("it is not in a file")?.to_path_buf();
+    drop(mem);
+    let watcher = Arc::new(Watcher {
+        reader: Mutex::new(None),
+        is_on: AtomicBool::new(false),
+        looks: AtomicU64::new(0),
+        early: Mutex::new(None),
+    });
+    let open = || Heap::open_observed(&path, &workload.options(), watcher.clone());
+    let heap = open().map_err(text)?;
+    let mut both = Attached { heap, second: None };
+    workload.prepare(&mut both)?;
+    for (nth, step) in workload.steps.iter().enumerate() {
+        let reader = Heap::open(&path, &workload.options()).map_err(text)?;
+        let before = Hash::open(&reader, "kv").and_then(|hash| look(&hash));
+        *watcher.reader.lock().expect("one thread") = Some((reader, before.map_err(text)?));
+        watcher.is_on.store(true, Ordering::Relaxed);
+        workload.run(&mut both, step, nth as u64 + 1)?;
+        watcher.is_on.store(false, Ordering::Relaxed);
+        watcher.reader.lock().expect("one thread").take();
+    }
+    drop(both);
+    if let Some(dir) = path.parent() {
+        let _ = std::fs::remove_dir_all(dir);
+    }
+    match watcher.early.lock().expect("one thread").take() {
+        Some(early) => Err(format!("{}: {early}", workload.name())),
+        None => Ok(watcher.looks.load(Ordering::Relaxed)),
+    }
+}

@@ -1,0 +1,178 @@
+//! Workloads on a key-value engine.
+
+use super::keyed::{Call, Keyed, Step};
+use Call::{Delete, DeleteAll, Put, PutNew};
+use pmkv::Shape;
+
+/// Bytes of most values: records of a few lines, which tear at few places.
+const LEN: usize = 140;
+
+/// One line and a stash line of eight slots.
+const SMALL: Shape = Shape {
+    groups: 1,
+    lines: 1,
+    stash: 1,
+    places_log2: 3,
+};
+
+/// Two lines of buckets, and no stash.
+const TWO: Shape = Shape {
+    lines: 2,
+    stash: 0,
+    ..SMALL
+};
+
+fn workload(shape: Shape, prepared: &[Call], steps: &[Call]) -> Keyed {
+    Keyed {
+        prepared: prepared.to_vec(),
+        steps: steps.iter().map(|&call| Step::One(call)).collect(),
+        shape,
+        is_shared: false,
+    }
+}
+
+/// So many keys, each with a value.
+fn keys(count: u64) -> Vec<Call> {
+    (0..count).map(|key| Put(key, LEN)).collect()
+}
+
+/// Keys, one of which was put and taken away before, so that places were used.
+fn used(count: u64) -> Vec<Call> {
+    let mut calls = vec![Put(30, LEN), Put(30, LEN), Delete(30)];
+    calls.extend(keys(count));
+    calls
+}
+
+/// Few steps of each kind, on an engine with few keys.
+fn short() -> Vec<Keyed> {
+    let sequences: [&[Call]; 13] = [
+        &[Put(2, LEN)],
+        &[Put(2, 8)],
+        &[Put(2, 0)],
+        &[Put(0, LEN)],
+        &[PutNew(0, LEN), PutNew(2, LEN)],
+        &[Delete(0)],
+        &[Put(0, LEN), Put(0, LEN), Delete(0)],
+        &[Delete(0), Put(0, LEN)],
+        &[Put(0, LEN), Delete(1), Put(2, LEN)],
+        &[Delete(0), Put(2, LEN), Put(0, LEN)],
+        &[Put(2, LEN), Delete(2), Put(3, LEN), Delete(3)],
+        &[Put(0, 20), Put(0, LEN), Put(0, 20)],
+        &[DeleteAll],
+    ];
+    let shapes = [SMALL, TWO];
+    let all = shapes.into_iter().flat_map(|shape| {
+        let one = move |steps: &&[Call]| workload(shape, &used(2), steps);
+        sequences.iter().map(one).collect::<Vec<_>>()
+    });
+    all.collect()
+}
+
+/// Lines that are full, the stash, splits, directories that become larger, places that run out,
+/// values that share no chunk.
+fn long() -> Vec<Keyed> {
+    let mut all = vec![
+        // The next version goes into another line, and is taken away there.
+        workload(SMALL, &keys(8), &[Put(0, LEN), Delete(0)]),
+        workload(SMALL, &keys(8), &[Put(0, LEN), Put(0, LEN), Put(1, LEN)]),
+        workload(SMALL, &keys(9), &[Put(8, LEN), Delete(0), Put(8, LEN)]),
+        // The stash is used, and its keys are taken away.
+        workload(SMALL, &keys(8), &[Put(8, LEN), Put(9, LEN), Delete(8)]),
+        // A split, and one more with a larger directory.
+        workload(SMALL, &keys(16), &[Put(16, LEN), Delete(0), Put(0, LEN)]),
+        workload(SMALL, &keys(16), &[Put(3, LEN)]),
+        workload(
+            SMALL,
+            &keys(24),
+            &[Put(24, LEN), Put(25, LEN), Put(26, LEN)],
+        ),
+        // Places run out, and come back.
+        workload(TWO, &keys(8), &[Put(8, LEN), Delete(0), Put(9, LEN)]),
+        // Runs of their own, which are given back.
+        workload(TWO, &[Put(1, 70_000)], &[Delete(1)]),
+        workload(TWO, &[Put(0, 70_000)], &[Put(0, 8)]),
+    ];
+    all.push(workload(
+        TWO,
+        &used(3),
+        &[
+            Put(0, LEN),
+            Put(0, LEN),
+            Put(1, LEN),
+            Delete(0),
+            Put(4, LEN),
+        ],
+    ));
+    all
+}
+
+/// Two processes by turns.
+fn shared() -> Vec<Keyed> {
+    let sequences: [&[Step]; 5] = [
+        &[Step::One(Put(0, LEN)), Step::Second(Put(0, LEN))],
+        &[Step::Second(Delete(0)), Step::One(Put(0, LEN))],
+        &[
+            Step::One(Put(2, LEN)),
+            Step::Second(Delete(2)),
+            Step::One(Put(3, LEN)),
+        ],
+        &[
+            Step::Second(Put(2, LEN)),
+            Step::One(Put(2, LEN)),
+            Step::Second(Delete(1)),
+        ],
+        &[Step::Second(Put(2, 20)), Step::One(Put(3, 20))],
+    ];
+    let one = |steps: &&[Step]| Keyed {
+        prepared: used(2),
+        steps: steps.to_vec(),
+        shape: TWO,
+        is_shared: true,
+    };
+    let mut all: Vec<Keyed> = sequences.iter().map(one).collect();
+    all.push(Keyed {
+        prepared: keys(16),
+        steps: vec![Step::Second(Put(16, LEN)), Step::One(Put(17, LEN))],
+        shape: SMALL,
+        is_shared: true,
+    });
+    all
+}
+
+/// All workloads.
+#[must_use]
+pub fn keyed() -> Vec<Keyed> {
+    let mut all = short();
+    all.extend(long());
+    all.extend(shared());
+    all
+}
+
+/// Those whose recovery is crashed too.
+#[must_use]
+pub fn keyed_recovered() -> Vec<Keyed> {
+    vec![
+        workload(TWO, &used(2), &[Put(2, LEN)]),
+        workload(TWO, &used(2), &[Put(0, LEN)]),
+        workload(TWO, &used(2), &[Delete(0)]),
+        workload(TWO, &used(2), &[Put(0, LEN), Delete(0)]),
+        workload(SMALL, &keys(8), &[Put(0, LEN)]),
+        workload(SMALL, &keys(16), &[Put(16, LEN)]),
+    ]
+}
+
+/// Those whose calls are killed.
+#[must_use]
+pub fn keyed_killed() -> Vec<Keyed> {
+    let mut all = vec![
+        workload(TWO, &used(2), &[Put(2, LEN), Put(0, LEN), Delete(0)]),
+        workload(TWO, &used(2), &[Delete(1), Put(1, 20)]),
+        workload(SMALL, &keys(8), &[Put(0, LEN), Put(9, LEN)]),
+        workload(SMALL, &keys(16), &[Put(16, LEN)]),
+        workload(TWO, &keys(1), &[Put(1, 70_000), Put(1, 8)]),
+    ];
+    for one in &mut all {
+        one.is_shared = true;
+    }
+    all
+}

@@ -1,0 +1,64 @@
+//! Goal: the workloads on a key-value engine find the bugs that it can be given on purpose, each of
+//! them. Method: one is selected after the other; the workloads are explored until one sees
+//! something wrong, and killed at each store for those that only a living process can see. The
+//! selection is the process's: one test alone.
+
+use pmkv::planted::{BUGS, select};
+use yat::explore::{Options, explore};
+use yat::heap::keyed::seen_early;
+use yat::heap::kill::{Finds, What, kill_everywhere};
+use yat::heap::{keyed, keyed_killed};
+use yat::program::Program;
+
+/// Which workload finds something, after how many images.
+fn found() -> Option<(String, u64)> {
+    keyed().iter().find_map(|workload| {
+        // A step that fails by itself is found too: it does not do what it should.
+        match explore(workload, Options::default()) {
+            Ok(Ok(_)) => None,
+            Ok(Err(violation)) => Some((violation.workload, violation.after_images)),
+            Err(text) => Some((text, 0)),
+        }
+    })
+}
+
+/// Which kill finds something.
+fn found_by_kill() -> Option<(String, u64)> {
+    keyed_killed().iter().find_map(|program| {
+        (0..program.steps()).find_map(|step| {
+            let kills = kill_everywhere(program, What::Step(step), Finds::Looking);
+            kills.err().map(|text| (text, 0))
+        })
+    })
+}
+
+/// Bugs that show to those who live on.
+const OF_A_KILL: &str = "bug-record-of-the-dead-only-flushed";
+/// Bugs that show to readers.
+const OF_READERS: [&str; 2] = [
+    "bug-delete-visible-before-fence",
+    "bug-put-seen-before-fence",
+];
+
+#[test]
+fn each_bug_of_an_engine_is_found() {
+    let mut missed = Vec::new();
+    let only = std::env::var("YAT_BUG").unwrap_or_default();
+    for bug in BUGS.iter().filter(|bug| bug.name.contains(&only)) {
+        select(Some(bug.name));
+        let seen = if OF_READERS.contains(&bug.name) {
+            let early = seen_early(&keyed_killed()[0]);
+            early.err().map(|text| (text, 0))
+        } else if bug.name == OF_A_KILL {
+            found_by_kill()
+        } else {
+            found()
+        };
+        match seen {
+            Some((workload, images)) => println!("{}: {workload}, {images} images", bug.name),
+            None => missed.push(bug.name),
+        }
+    }
+    select(None);
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}

@@ -96,6 +96,7 @@ install_all() {
     mkdir -p "$DESTDIR/"
     file 755 "$built/pmfs" "$PREFIX/bin/pmfs"
     [ ! -e "$built/pmkv" ] || file 755 "$built/pmkv" "$PREFIX/bin/pmkv"
+    [ ! -e "$built/pmep" ] || file 755 "$built/pmep" "$PREFIX/bin/pmep"
     if [ -e "$built/libpmfs_c.so" ]; then
         file 755 "$built/libpmfs_c.so" "$PREFIX/lib/libpmfs.so.0"
         link libpmfs.so.0 "$PREFIX/lib/libpmfs.so"
@@ -117,7 +118,7 @@ install_all() {
     for page in "$built"/man/man?/*; do
         file 644 "$page" "$PREFIX/share/man/${page#"$built/man/"}"
     done
-    for name in pmfs pmkv; do
+    for name in pmfs pmkv pmep; do
         file 644 "$built/completions/$name" "$PREFIX/share/bash-completion/completions/$name"
         file 644 "$built/completions/_$name" "$ZSHDIR/_$name"
         file 644 "$built/completions/$name.fish" "$PREFIX/share/fish/vendor_completions.d/$name.fish"

@@ -10,6 +10,10 @@ pub mod man;
 
 /// The programs, as their command lines are defined.
 #[must_use]
-pub fn programs() -> [clap::Command; 2] {
-    [pmfs_cli::cli::command(), pmkv_cli::command()]
+pub fn programs() -> [clap::Command; 3] {
+    [
+        pmfs_cli::cli::command(),
+        pmkv_cli::command(),
+        pmep_cli::command(),
+    ]
 }

@@ -1,6 +1,6 @@
-//! Manual pages: pmfs(1), pmkv(1), one of each of their commands, and in section 8 the names by
-//! which mount(8), umount(8), fsck(8) and mkfs(8) call `pmfs`, each of which leads to a command's
-//! page; and libpmkv(3), which stands beside the library.
+//! Manual pages: pmfs(1), pmkv(1), pmep(1), one of each of their commands, and in section 8 the
+//! names by which mount(8), umount(8), fsck(8) and mkfs(8) call `pmfs`, each of which leads to a
+//! command's page; and libpmkv(3), which stands beside the library.
 
 use std::fs;
 use std::path::Path;
@@ -106,7 +106,10 @@ fn page(root: &Command, command: &Command) -> Result<String> {
     let about = command.get_about().map(ToString::to_string);
     let about = about.unwrap_or_default().replace('\n', " ");
     let about = about.trim_start_matches("PMFS: ");
-    let about = about.trim_start_matches("pmkv: ").trim_end_matches('.');
+    let about = about
+        .trim_start_matches("pmkv: ")
+        .trim_start_matches("pmep: ");
+    let about = about.trim_end_matches('.');
     let headed = command.clone().about(about.to_owned()).display_name(&name);
     let man = Man::new(headed);
     // A heading of our own: clap_mangen leaves an empty date out, and all behind it moves up.

@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 
 const COLUMNS_MAX: usize = 100;
 /// Folders, and how many longer comment lines each has.
-const LONGER: [(&str, usize); 26] = [
+const LONGER: [(&str, usize); 28] = [
     ("crates/pm-cli", 0),
     ("crates/pm-journal", 0),
     ("crates/pm-space", 0),
     ("crates/pm-store", 0),
     ("crates/pmbench", 0),
     ("crates/pmem", 0),
+    ("crates/pmep", 0),
+    ("crates/pmep-cli", 0),
     ("crates/pmfs", 0),
     ("crates/pmfs-admin", 3),
     ("crates/pmfs-capi", 0),

@@ -14,7 +14,7 @@ const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
 /// and the one that lives in foreign programs.
 const UNSAFE_ALLOWED: [&str; 4] = ["pmem", "pmfs-capi", "pmfs-shim", "pmkv-capi"];
 /// The crates of ours on which each may depend.
-const MAY_USE: [(&str, &[&str]); 23] = [
+const MAY_USE: [(&str, &[&str]); 25] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
     ("pm-store", &["pmem", "pmfs-format"]),
@@ -72,6 +72,8 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ("pmkv", &["pmem", "pmlib", "pmlib-format"]),
     ("pmkv-capi", &["pmem", "pmlib"]),
     ("pmkv-cli", &["pm-cli", "pmlib"]),
+    ("pmep", &[]),
+    ("pmep-cli", &["pm-cli", "pmep"]),
     ("pmlib-format", &[]),
     ("pmlib-derive", &[]),
     (

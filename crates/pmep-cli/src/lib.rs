@@ -1,0 +1,164 @@
+//! The command line of `pmep` as data, for the program itself and for manual pages; and files of
+//! measured points.
+#![forbid(unsafe_code)]
+
+pub mod study;
+pub mod table;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use pm_cli::Size;
+use study::Planted;
+
+/// pmep: how fast an access pattern would be on Optane modules, and why.
+///
+/// A model of the modules, fitted to published measurements (docs/OPTANE.md). To try it:
+///
+///   pmep predict --dimms 6 --op ntstore --pattern rand --access 256 --threads 4
+///   pmep devices
+#[derive(Parser)]
+#[command(name = "pmep", version, verbatim_doc_comment, max_term_width = 100)]
+pub struct Cli {
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Predict the bandwidth of a pattern, or of each row of a file
+    #[command(after_help = "\
+Examples:
+
+  pmep predict --dimms 6 --op load --pattern rand --access 4K --threads 16
+  pmep predict --op ntstore --access 64 --stride 16K --pattern strided --threads 4 --power 18
+  pmep predict --points FILE.csv -o PREDICTED.csv
+
+Of a file it writes the rows that the model answers. Those that it does not are counted by reason on
+stderr, or written with their reason (--unanswered).")]
+    Predict(Predict),
+    /// Fit a device's numbers to measured points: the same points, the same bytes
+    Fit(Fit),
+    /// Check the model: against its own rules, and with --data against measurements
+    #[command(after_help = "\
+Exit codes: 0 all goals are met, 1 one is missed, 2 wrong input.")]
+    Check(Check),
+    /// Show the devices, and the numbers of each with unit, source and uncertainty
+    Devices(Devices),
+}
+
+/// A machine, in options.
+#[derive(Args)]
+pub struct MachineArgs {
+    /// The device: a name of `pmep devices`, or a file that ends in .toml
+    #[arg(long, default_value = "optane-100")]
+    pub device: String,
+    /// Modules
+    #[arg(long, default_value_t = 6)]
+    pub dimms: u32,
+    /// Bytes that each module takes in turn
+    #[arg(long, value_name = "SIZE", default_value = "4K")]
+    pub interleave: Size,
+    /// Average power budget of a module, in watts, like 15 or 15W
+    #[arg(long, value_name = "WATTS", default_value = "15")]
+    pub power: String,
+}
+
+/// `pmep predict`
+#[derive(Args)]
+pub struct Predict {
+    /// The machine
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    /// load, ntstore, store+clwb, store+clflushopt or store
+    #[arg(long, default_value = "load")]
+    pub op: String,
+    /// seq, rand or strided
+    #[arg(long, default_value = "seq")]
+    pub pattern: String,
+    /// Bytes of an access
+    #[arg(long, value_name = "SIZE", default_value = "256")]
+    pub access: Size,
+    /// Bytes from one access to the next, if strided
+    #[arg(long, value_name = "SIZE")]
+    pub stride: Option<Size>,
+    /// Threads
+    #[arg(long, default_value_t = 1)]
+    pub threads: u32,
+    /// A fence follows each write
+    #[arg(long)]
+    pub fenced: bool,
+    /// The processor prefetches
+    #[arg(long)]
+    pub prefetcher: bool,
+    /// Predict each row of a CSV file with the key columns
+    #[arg(long, value_name = "FILE", requires = "output")]
+    pub points: Option<PathBuf>,
+    /// The file of predictions
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Write the rows that are not answered too, with an empty prediction and the reason
+    #[arg(long, requires = "points")]
+    pub unanswered: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmep fit`
+#[derive(Args)]
+pub struct Fit {
+    /// Measured points: a CSV file with the key columns and `value`
+    #[arg(long, value_name = "FILE")]
+    pub data: PathBuf,
+    /// The name of the device
+    #[arg(long, default_value = "optane-100")]
+    pub device: String,
+    /// The device's file
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// First guesses: 0 those of the table, else moved by up to a quarter
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+/// `pmep check`
+#[derive(Args)]
+pub struct Check {
+    /// Measured points: a CSV file with the key columns and `value`
+    #[arg(long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
+    /// The device: a name of `pmep devices`, or a file that ends in .toml
+    #[arg(long, default_value = "optane-100")]
+    pub device: String,
+    /// Leave out the cross-validation, which fits five times
+    #[arg(long)]
+    pub quick: bool,
+    /// Plant a fault, which the check has to find
+    #[arg(long, value_enum, hide = true)]
+    pub planted: Option<Planted>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmep devices`
+#[derive(Args)]
+pub struct Devices {
+    /// One device: a name, or a file that ends in .toml
+    pub device: Option<String>,
+    /// Print the device's file
+    #[arg(long, requires = "device")]
+    pub toml: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The whole definition, for manual pages and completions.
+#[must_use]
+pub fn command() -> clap::Command {
+    <Cli as clap::CommandFactory>::command()
+}

@@ -1,0 +1,32 @@
+//! `pmep`: predict, fit and check a model of Optane modules.
+//!
+//! Results go to stdout (as JSON with `--json`), everything else to stderr. An error is one line,
+//! `pmep: <place>: <cause>; <way out>`. Exit codes: 0 done, 1 a goal is missed, 2 wrong input.
+#![forbid(unsafe_code)]
+
+mod check;
+mod devices;
+mod fitting;
+mod predict;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use pmep::BadInput;
+use pmep_cli::{Cli, Command};
+
+/// The result of a command.
+type Outcome = Result<ExitCode, BadInput>;
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Predict(arguments) => predict::run(&arguments),
+        Command::Fit(arguments) => fitting::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Devices(arguments) => devices::run(&arguments),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("pmep: {error}");
+        ExitCode::from(2)
+    })
+}

@@ -1,0 +1,228 @@
+//! Goal: a file of points leads to predictions or to one line that names the place. Method: small
+//! files, whole and damaged, through the program.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+const HEAD: &str = "id,figure,machine,media,dimms,interleaved,op,pattern,access_B,stride_B,threads,power_mW,metric,rep,value,tier,note\n";
+const ROW: &str = "a,sweep,ucsd-aep1,optane,6,1,load,rand,256,,4,15000,bandwidth,1,1,C,\n";
+
+fn pmep(arguments: &[&str]) -> Output {
+    let run = Command::new(env!("CARGO_BIN_EXE_pmep"))
+        .args(arguments)
+        .output();
+    run.expect("pmep runs")
+}
+
+fn file(dir: &TempDir, text: &str) -> PathBuf {
+    let path = dir.path().join("points.csv");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn predict(path: &Path, out: &Path) -> Output {
+    let (path, out) = (path.to_str().unwrap(), out.to_str().unwrap());
+    pmep(&["predict", "--points", path, "-o", out])
+}
+
+#[test]
+fn answered_rows_are_written_and_others_counted() {
+    let dir = TempDir::new().unwrap();
+    let dram = ROW.replace("optane", "dram");
+    let path = file(&dir, &format!("{HEAD}{ROW}{dram}"));
+    let out = dir.path().join("out.csv");
+    let run = predict(&path, &out);
+    assert!(run.status.success());
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert!(said.starts_with("1 of 2 rows are predicted"), "{said}");
+    let text = fs::read_to_string(&out).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    let value: f64 = text.trim_end().rsplit(',').next().unwrap().parse().unwrap();
+    assert!((5.0..20.0).contains(&value), "{value}");
+}
+
+#[test]
+fn a_fault_names_its_line_and_ends_with_2() {
+    let dir = TempDir::new().unwrap();
+    let out = dir.path().join("out.csv");
+    let cases = [
+        (ROW.replace(",4,15000", ",0,15000"), "line 3"),
+        (ROW.replace(",4,15000", ",four,15000"), "line 3"),
+        (ROW.replace("rand,256", "rand,0"), "line 3"),
+        (ROW.replace(",6,1,load", ",0,1,load"), "line 3"),
+        (ROW.replace("15000", "-1"), "line 3"),
+        ("a,b\n".to_owned(), "line 3"),
+        ("\"\u{0}".to_owned(), "line 3"),
+    ];
+    for (row, place) in cases {
+        let path = file(&dir, &format!("{HEAD}{ROW}{row}"));
+        let run = predict(&path, &out);
+        let said = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(run.status.code(), Some(2), "{row}: {said}");
+        assert!(said.contains(place), "{row}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    let path = file(&dir, &HEAD.replace("threads", "thread"));
+    let run = predict(&path, &out);
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert!(
+        said.contains("line 1") && said.contains("`threads`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn wrong_options_are_one_line_each() {
+    let cases: [&[&str]; 7] = [
+        &["predict", "--device", "no"],
+        &["predict", "--dimms", "0"],
+        &["predict", "--access", "0"],
+        &[
+            "predict",
+            "--pattern",
+            "strided",
+            "--access",
+            "256",
+            "--stride",
+            "64",
+        ],
+        &["predict", "--power", "lots"],
+        &["predict", "--op", "erase"],
+        &["devices", "/nowhere/x.toml"],
+    ];
+    for arguments in cases {
+        let run = pmep(arguments);
+        let said = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains(';'), "no way out: {said}");
+    }
+}
+
+#[test]
+fn many_threads_are_marked() {
+    let run = pmep(&["predict", "--threads", "48"]);
+    let said = String::from_utf8(run.stdout).unwrap();
+    assert!(
+        said.contains("extrapolated") && said.contains("GiB/s"),
+        "{said}"
+    );
+    let run = pmep(&["predict", "--threads", "48", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert_eq!(json["extrapolated"], true);
+    assert!(json["bandwidth_gib_s"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn numbers_have_unit_source_and_uncertainty() {
+    let run = pmep(&["devices", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    for device in json.as_array().unwrap() {
+        assert!(device["free_numbers"].as_u64().unwrap() <= 40);
+        for number in device["numbers"].as_array().unwrap() {
+            assert!(!number["unit"].as_str().unwrap().is_empty());
+            assert!(number["source"].as_str().unwrap().len() > 3);
+            assert_eq!(number["fitted"], number["uncertainty"].is_number());
+        }
+    }
+}
+
+/// The measured points beside the repository, or the place that an environment variable names.
+fn measured() -> Option<PathBuf> {
+    let named = std::env::var_os("PMEP_DATA").map(PathBuf::from);
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/optane/train.csv");
+    let path = named.unwrap_or(beside);
+    match path.exists() {
+        true => Some(path),
+        false => {
+            println!("skipped: no {}", path.display());
+            None
+        }
+    }
+}
+
+#[test]
+fn goals_are_met_and_planted_faults_are_found() {
+    let Some(data) = measured() else {
+        return;
+    };
+    let data = data.to_str().unwrap();
+    let run = pmep(&["check", "--quick", "--data", data]);
+    let said = String::from_utf8(run.stdout).unwrap();
+    assert_eq!(run.status.code(), Some(0), "{said}");
+    for planted in ["swapped-columns", "gigabytes", "buffer32", "interleave8k"] {
+        let run = pmep(&["check", "--data", data, "--planted", planted]);
+        assert_eq!(run.status.code(), Some(1), "{planted}");
+    }
+}
+
+/// Goal: the same data give the same bytes, and the shipped device is their fit. Method: two fits.
+#[test]
+fn a_fit_is_the_shipped_device() {
+    let Some(data) = measured() else {
+        return;
+    };
+    let shipped = include_str!("../../pmep/src/device/optane-100.toml");
+    let shipped: String = shipped
+        .lines()
+        .skip(1)
+        .map(|line| format!("{line}\n"))
+        .collect();
+    for _ in 0..2 {
+        let run = pmep(&["fit", "--data", data.to_str().unwrap()]);
+        assert_eq!(String::from_utf8(run.stdout).unwrap(), shipped);
+    }
+}
+
+/// Goal: no measured value is in the tree. Method: values of at least five digits, as texts, are
+/// looked for in the crates' files.
+#[test]
+fn no_measured_value_is_in_the_tree() {
+    let Some(data) = measured() else {
+        return;
+    };
+    let text = fs::read_to_string(data).unwrap();
+    let column = text
+        .lines()
+        .next()
+        .unwrap()
+        .split(',')
+        .position(|name| name == "value");
+    let digits = |value: &str| {
+        let of_zeros = value.trim_start_matches(['0', '.']);
+        of_zeros.bytes().filter(u8::is_ascii_digit).count()
+    };
+    // The column stands behind a quoted one in some rows: numbers of a row's end are enough.
+    let from_end = text.lines().next().unwrap().split(',').count() - column.unwrap();
+    let values: std::collections::HashSet<&str> = (text.lines().skip(1))
+        .filter_map(|line| line.rsplit(',').nth(from_end - 1))
+        .filter(|value| value.parse::<f64>().is_ok() && digits(value) >= 5)
+        .collect();
+    assert!(values.len() > 1000);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for dir in [
+        "src",
+        "tests",
+        "../pmep/src",
+        "../pmep/src/device",
+        "../pmep/src/analytic",
+    ] {
+        for entry in fs::read_dir(root.join(dir)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                files.push(path);
+            }
+        }
+    }
+    files.push(root.join("../../docs/OPTANE.md"));
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap();
+        for word in text.split(|c: char| !(c.is_ascii_digit() || c == '.')) {
+            assert!(!values.contains(word), "{word} in {}", path.display());
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Idle latencies by the levels that answer, and write amplification by region.
+
+use crate::device::{Key, Numbers};
+use crate::geometry::{LINE, REQUEST};
+use crate::pattern::{Op, Order};
+
+/// A kind of idle access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Idle {
+    /// The operation; stores include flush and fence.
+    pub op: Op,
+    /// The order.
+    pub order: Order,
+}
+
+/// Share of a region that a buffer of `capacity` bytes holds.
+#[must_use]
+pub fn resident(region: f64, capacity: f64) -> f64 {
+    (capacity / region.max(1.0)).min(1.0)
+}
+
+/// Latency of one access at a time in a region, ns: the levels' latencies, weighted by shares.
+#[must_use]
+pub fn idle_latency(numbers: &Numbers, idle: Idle, region: f64, dimms: u32) -> f64 {
+    match (idle.op, idle.order) {
+        (Op::Load, Order::Sequential) => numbers[Key::SequentialLatency],
+        (Op::Load, _) => {
+            let modules = f64::from(dimms);
+            let buffers = numbers[Key::BufferLines] * LINE as f64 * modules;
+            let tables = numbers[Key::AitBytes] * modules;
+            let (near, mid) = (numbers[Key::BufferLatency], numbers[Key::AitLatency]);
+            let far = numbers[Key::MediaLatency];
+            near + (1.0 - resident(region, buffers)) * (mid - near)
+                + (1.0 - resident(region, tables)) * (far - mid)
+        }
+        _ => numbers[Key::StoreLatency],
+    }
+}
+
+/// Share of accesses that miss a buffer with random replacement, if `lines` lines are visited in
+/// turn: a line stays if none of the misses since its last visit took its place.
+#[must_use]
+pub fn missed(lines: f64, capacity: f64) -> f64 {
+    let load = lines / capacity;
+    if load <= 1.0 {
+        return 0.0;
+    }
+    // The upper solution of 1 - m = exp(-m load), by Newton's method from above.
+    let mut miss = 1.0_f64;
+    for _ in 0..60 {
+        let kept = (-miss * load).exp();
+        let step = (1.0 - miss - kept) / (load * kept - 1.0);
+        if !step.is_finite() || step.abs() < 1e-14 {
+            break;
+        }
+        miss -= step;
+    }
+    miss.clamp(0.0, 1.0)
+}
+
+/// Write amplification of two passes over a region by halves of lines. The last part of it stands
+/// in the buffer still when the counters are read.
+#[must_use]
+pub fn amplification(numbers: &Numbers, region: f64) -> f64 {
+    let lines = region / LINE as f64;
+    let miss = missed(lines, numbers[Key::BufferLines]);
+    let rest = REQUEST as f64 / region.max(LINE as f64);
+    numbers[Key::Amplification] * (1.0 + miss) - rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the share that misses. Method: the equation is put in again.
+    #[test]
+    fn misses_solve_their_equation() {
+        for load in [1.01, 1.1, 1.25, 1.7, 2.0, 4.0, 20.0, 1e6] {
+            let miss = missed(64.0 * load, 64.0);
+            assert!(
+                (1.0 - miss - (-miss * load).exp()).abs() < 1e-6,
+                "{load}: {miss}"
+            );
+            assert!(miss > 0.0);
+        }
+        assert_eq!(missed(64.0, 64.0), 0.0);
+        assert!(missed(128.0, 64.0) > 0.79 && missed(128.0, 64.0) < 0.80);
+    }
+}

@@ -1,0 +1,145 @@
+//! The observations of Izraelevitz et al. 2019 as assertions on a device: figures that the text
+//! tells, and shapes that the model must have whatever its numbers.
+
+use serde::Serialize;
+
+use crate::analytic::{GIB_S, Idle, Remote, idle_latency, predict, traffic_mix};
+use crate::device::Numbers;
+use crate::error::Result;
+use crate::pattern::{Machine, Op, Order, Pattern};
+
+/// An assertion with its figure.
+#[derive(Clone, Debug, Serialize)]
+pub struct Observation {
+    /// The claim.
+    pub name: &'static str,
+    /// The figure.
+    pub got: f64,
+    /// The least that keeps the claim.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+    /// Returns whether the claim holds.
+    pub met: bool,
+}
+
+fn observation(name: &'static str, got: f64, low: f64, high: f64) -> Observation {
+    Observation {
+        name,
+        got,
+        low,
+        high,
+        met: (low..=high).contains(&got),
+    }
+}
+
+/// A device on six interleaved modules, asked for bandwidths.
+struct Asked<'a> {
+    numbers: &'a Numbers,
+    machine: Machine,
+}
+
+impl Asked<'_> {
+    fn get(&self, op: Op, order: Order, access: u64, threads: u32) -> f64 {
+        let pattern = Pattern {
+            op,
+            order,
+            access,
+            stride: access,
+            threads,
+        };
+        predict(self.numbers, &pattern, &self.machine).bandwidth_gib_s
+    }
+
+    fn best(&self, op: Op) -> f64 {
+        let of = |threads| self.get(op, Order::Sequential, 256, threads);
+        (1..=24).map(of).fold(0.0, f64::max)
+    }
+
+    fn best_threads(&self, op: Op) -> f64 {
+        let best = self.best(op);
+        let of = |threads: &u32| self.get(op, Order::Sequential, 256, *threads) >= 0.97 * best;
+        f64::from((1..=24).find(of).unwrap_or(24))
+    }
+
+    /// The access at which random ones get least, from 1 KiB on.
+    fn dip(&self, op: Op, threads: u32) -> f64 {
+        let mut least = (f64::INFINITY, 0);
+        for access in [1024, 2048, 4096, 8192, 12_288, 16_384, 32_768, 65_536] {
+            let got = self.get(op, Order::Random, access, threads);
+            if got < least.0 {
+                least = (got, access);
+            }
+        }
+        least.1 as f64
+    }
+}
+
+/// The observations of six modules that are interleaved by `interleave` bytes.
+///
+/// # Errors
+/// An interleaving that no machine has.
+pub fn observations(numbers: &Numbers, interleave: u64) -> Result<Vec<Observation>> {
+    let asked = Asked {
+        numbers,
+        machine: Machine::plain(6, interleave)?,
+    };
+    let mut all = figures(&asked);
+    all.extend(shapes(&asked));
+    Ok(all)
+}
+
+/// Observations 1 to 4: figures of the text.
+fn figures(asked: &Asked) -> Vec<Observation> {
+    let idle = |order| {
+        let load = Idle {
+            op: Op::Load,
+            order,
+        };
+        idle_latency(asked.numbers, load, 67_108_864.0, 6)
+    };
+    let random = idle(Order::Random);
+    let twice = random / idle(Order::Sequential);
+    let read = asked.best(Op::Load) * GIB_S;
+    let written = asked.best(Op::NtStore) * GIB_S;
+    let fall = asked.get(Op::NtStore, Order::Sequential, 256, 24) / asked.best(Op::NtStore);
+    let (reads, writes) = (
+        asked.best_threads(Op::Load),
+        asked.best_threads(Op::NtStore),
+    );
+    vec![
+        observation("1 random reads take 305 ns", random, 290.0, 320.0),
+        observation("2 and sequential ones half of it", twice, 1.6, 2.4),
+        observation("3 six modules read 39.4 GB/s", read, 35.5, 43.3),
+        observation("3 six modules write 13.9 GB/s", written, 12.5, 15.3),
+        observation("4 reads scale beyond 12 threads", reads, 12.0, 24.0),
+        observation("4 writes stop at about 4 threads", writes, 3.0, 6.0),
+        observation("4 and fall from there", fall, 0.4, 0.8),
+    ]
+}
+
+/// Observations 5 to 8, and the interleaving: shapes.
+fn shapes(asked: &Asked) -> Vec<Observation> {
+    let mix = |share| traffic_mix(asked.numbers, &asked.machine, 4, share, Remote::Local);
+    let mixed = mix(0.5) / mix(1.0).min(mix(0.0));
+    let random = |access| asked.get(Op::Load, Order::Random, access, 16);
+    let small = random(64) / random(256);
+    let large = random(1024) / random(256);
+    let ordered = asked.get(Op::Load, Order::Sequential, 64, 16) / random(64);
+    let (reads, writes) = (asked.dip(Op::Load, 16), asked.dip(Op::NtStore, 6));
+    let met = f64::from(asked.machine.geometry.modules_met(64, 24_576));
+    vec![
+        observation("5 64 B get a quarter of 256 B", small, 0.2, 0.35),
+        observation("5 and 1 KiB no more than 256 B", large, 0.7, 1.15),
+        observation("6 a mix gets less than either alone", mixed, 0.2, 0.95),
+        observation(
+            "7 sequential reads of 64 B get four times random ones",
+            ordered,
+            3.0,
+            5.0,
+        ),
+        observation("8 random reads dip at 4 KiB", reads, 4096.0, 4096.0),
+        observation("8 random writes dip at 4 KiB", writes, 4096.0, 4096.0),
+        observation("8 a stride of 24 KiB meets one module", met, 1.0, 1.0),
+    ]
+}

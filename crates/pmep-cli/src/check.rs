@@ -11,11 +11,13 @@ use pmep_cli::study::{self, Planted};
 use pmep_cli::{Check, table};
 use serde::Serialize;
 
+use crate::speed::{Speed, speeds};
 use crate::{Outcome, fitting, predict};
 
 #[derive(Serialize)]
 struct Report {
     observations: Vec<Observation>,
+    speeds: Vec<Speed>,
     parts: Vec<Part>,
 }
 
@@ -57,6 +59,17 @@ fn print_observations(all: &[Observation]) {
             it.name, it.got, it.low, it.high
         );
     }
+}
+
+fn print_speed(it: &Speed) {
+    let mark = match it.met {
+        true => "met   ",
+        false => "MISSED",
+    };
+    println!(
+        "  {mark} {}: {:.2} {} (limit {})",
+        it.name, it.got, it.unit, it.limit
+    );
 }
 
 /// The goals on measured rows, and those of the cross-validation.
@@ -116,6 +129,10 @@ pub fn run(arguments: &Check) -> Outcome {
     }
     let mut report = Report {
         observations: observations(&numbers, assumed.interleave)?,
+        speeds: match arguments.speed {
+            true => speeds(&numbers)?,
+            false => Vec::new(),
+        },
         parts: Vec::new(),
     };
     on_data(arguments, &numbers, assumed, &mut report.parts)?;
@@ -123,11 +140,14 @@ pub fn run(arguments: &Check) -> Outcome {
         true => predict::print_json(&report)?,
         false => {
             print_observations(&report.observations);
+            report.speeds.iter().for_each(print_speed);
             report.parts.iter().for_each(print);
         }
     }
     let mut goals = report.parts.iter().flat_map(|part| &part.goals);
-    let is_met = report.observations.iter().all(|it| it.met) && goals.all(|goal| goal.met);
+    let is_met = report.observations.iter().all(|it| it.met)
+        && report.speeds.iter().all(|it| it.met)
+        && goals.all(|goal| goal.met);
     Ok(match is_met {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(1),

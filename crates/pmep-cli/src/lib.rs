@@ -39,6 +39,14 @@ Examples:
 Of a file it writes the rows that the model answers. Those that it does not are counted by reason on
 stderr, or written with their reason (--unanswered).")]
     Predict(Predict),
+    /// Replay a trace of accesses: its time, and the bytes that the media moves, by stream
+    #[command(after_help = "\
+A trace is text, a line an access, in the order of time:
+
+  time_ns stream r|w|nt|clwb|fence address bytes
+
+Example: 0 0 nt 0x1000 256")]
+    Replay(Replay),
     /// Fit a device's numbers to measured points: the same points, the same bytes
     Fit(Fit),
     /// Check the model: against its own rules, and with --data against measurements
@@ -107,6 +115,19 @@ pub struct Predict {
     pub json: bool,
 }
 
+/// `pmep replay`
+#[derive(Args)]
+pub struct Replay {
+    /// The trace; `-` is stdin
+    pub trace: PathBuf,
+    /// The machine
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `pmep fit`
 #[derive(Args)]
 pub struct Fit {
@@ -136,6 +157,9 @@ pub struct Check {
     /// Leave out the cross-validation, which fits five times
     #[arg(long)]
     pub quick: bool,
+    /// Measure the speed of the model too, in CPU time
+    #[arg(long)]
+    pub speed: bool,
     /// Plant a fault, which the check has to find
     #[arg(long, value_enum, hide = true)]
     pub planted: Option<Planted>,

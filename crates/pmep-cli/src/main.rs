@@ -1,4 +1,4 @@
-//! `pmep`: predict, fit and check a model of Optane modules.
+//! `pmep`: predict, replay, fit and check a model of Optane modules.
 //!
 //! Results go to stdout (as JSON with `--json`), everything else to stderr. An error is one line,
 //! `pmep: <place>: <cause>; <way out>`. Exit codes: 0 done, 1 a goal is missed, 2 wrong input.
@@ -8,6 +8,8 @@ mod check;
 mod devices;
 mod fitting;
 mod predict;
+mod replay;
+mod speed;
 
 use std::process::ExitCode;
 
@@ -21,6 +23,7 @@ type Outcome = Result<ExitCode, BadInput>;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Predict(arguments) => predict::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
         Command::Fit(arguments) => fitting::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),

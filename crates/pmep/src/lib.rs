@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod analytic;
+pub mod buffer;
+pub mod cache;
 pub mod device;
 mod error;
 pub mod fit;
@@ -13,6 +15,8 @@ pub mod observe;
 pub mod pattern;
 pub mod points;
 pub mod score;
+pub mod sim;
+pub mod trace;
 
 pub use device::Device;
 pub use error::{BadInput, Result};

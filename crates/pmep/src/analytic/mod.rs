@@ -4,6 +4,7 @@
 //! bandwidth times the modules met, times the useful share of each line, times the loss by streams
 //! that push each other's lines out of the buffer, times the share of modules that are busy.
 
+mod event;
 mod latency;
 mod mix;
 mod read;
@@ -11,6 +12,7 @@ mod write;
 
 use serde::Serialize;
 
+pub use event::{Event, event};
 pub use latency::{Idle, amplification, idle_latency, missed, resident};
 pub use mix::{Remote, loaded, thread_mix, traffic_mix};
 

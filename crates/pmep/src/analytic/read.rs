@@ -28,9 +28,9 @@ pub(super) fn thread(case: &Case) -> f64 {
     case.bytes / ns / GIB_S * case.host()
 }
 
-/// Share of the bytes read from the media that are asked for. Streams beyond those whose lines stay
-/// in the buffer read parts of lines again.
-pub(super) fn used(case: &Case) -> f64 {
+/// Parts of a line that are read again, for each part beyond its first: streams beyond those whose
+/// lines stay in the buffer do so.
+pub(super) fn again(case: &Case) -> f64 {
     let numbers = case.numbers;
     let mut stay = numbers[Key::ReadStreams] * case.dimms.sqrt();
     if case.pattern.access <= LINE {
@@ -39,16 +39,20 @@ pub(super) fn used(case: &Case) -> f64 {
     if case.pattern.is_sequential() {
         stay *= numbers[Key::SequentialStreams];
     }
-    let again = numbers[Key::ReadAgain] * pushed_out(case.threads / stay);
+    numbers[Key::ReadAgain] * pushed_out(case.threads / stay)
+}
+
+/// Share of the bytes read from the media that are asked for.
+pub(super) fn used(case: &Case) -> f64 {
     let wasted = case.machine.prefetcher
         && !case.is_second()
         && case.pattern.order == Order::Random
         && case.pattern.access >= 4 * LINE;
     let prefetched = match wasted {
-        true => numbers[Key::PrefetchUse],
+        true => case.numbers[Key::PrefetchUse],
         false => 1.0,
     };
-    case.used / (1.0 + (PARTS * case.used - 1.0).max(0.0) * again) * prefetched
+    case.used / (1.0 + (PARTS * case.used - 1.0).max(0.0) * again(case)) * prefetched
 }
 
 /// Share of streams whose lines do not stay, by streams over those that may: `1 - 1 / crowd` beyond

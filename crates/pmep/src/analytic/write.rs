@@ -10,11 +10,11 @@ const PARTS: f64 = 4.0;
 /// Bytes of a run beyond which stores leave the cache as in order as they ever do.
 const LONG_RUN: f64 = 2_097_152.0;
 /// A cached store moves its line twice, in and out, and so enters two pages.
-const IN_AND_OUT: f64 = 2.0;
+pub(super) const IN_AND_OUT: f64 = 2.0;
 
-/// Share of bytes that the media writes once only: lines leave the buffer in parts if many streams
-/// want it, and sooner if they are not written whole.
-pub(super) fn used(case: &Case) -> f64 {
+/// Share of lines that leave the buffer in parts: the more so the more streams want it, and sooner
+/// if they are not written whole.
+pub(super) fn in_parts(case: &Case) -> f64 {
     let half = match case.used < 1.0 {
         true => case.numbers[Key::PartStreams],
         false => case.numbers[Key::FullStreams],
@@ -24,12 +24,16 @@ pub(super) fn used(case: &Case) -> f64 {
         false => 1.0,
     };
     let crowd = case.threads / case.dimms.sqrt() / (half * fenced);
-    let in_parts = 1.0 - 1.0 / (1.0 + crowd * crowd);
-    case.used / (1.0 + (PARTS * case.used - 1.0).max(0.0) * in_parts)
+    1.0 - 1.0 / (1.0 + crowd * crowd)
+}
+
+/// Share of bytes that the media writes once only.
+pub(super) fn used(case: &Case) -> f64 {
+    case.used / (1.0 + (PARTS * case.used - 1.0).max(0.0) * in_parts(case))
 }
 
 /// Writes of whole lines by the modules met, GiB/s.
-fn whole(case: &Case) -> f64 {
+pub(super) fn whole(case: &Case) -> f64 {
     let generation = match case.machine.generation {
         Generation::Second => case.numbers[Key::SecondWrite],
         Generation::First => 1.0,
@@ -51,22 +55,50 @@ fn clocked(case: &Case, media: f64, said: Prediction) -> Prediction {
     }
 }
 
-fn page_ns(case: &Case) -> f64 {
+pub(super) fn page_ns(case: &Case) -> f64 {
     let growth = case.threads.powf(case.numbers[Key::WritePageGrowth]);
     case.numbers[Key::WritePage] * growth * case.host_pages()
 }
 
-pub(super) fn past_cache(case: &Case) -> Prediction {
+/// A thread's time for a store past the cache, ns.
+pub(super) fn past_ns(case: &Case) -> f64 {
     let numbers = case.numbers;
-    let ns = match case.machine.fenced {
+    match case.machine.fenced {
         // The fence waits for the controller, whatever the size, until the bytes take longer.
         true => {
             let bytes = case.bytes / (numbers[Key::ReadStream] * GIB_S);
             (numbers[Key::Persist].powi(4) + bytes.powi(4)).powf(0.25)
         }
         false => case.bytes / (numbers[Key::NtStream] * GIB_S),
+    }
+}
+
+/// A thread's time for a flushed store, ns.
+pub(super) fn flushed_ns(case: &Case) -> f64 {
+    let numbers = case.numbers;
+    if !case.machine.fenced {
+        return case.bytes / (numbers[Key::ClwbStream] * GIB_S);
+    }
+    let slow = match case.is_second() {
+        true => numbers[Key::SecondFlush],
+        false => 1.0,
     };
-    let thread = case.threads * case.bytes / ns / GIB_S;
+    let bytes = case.bytes / (numbers[Key::ReadStream] * GIB_S);
+    (numbers[Key::Persist] + bytes) * slow
+}
+
+/// A thread's time for a cached store, ns.
+pub(super) fn cached_ns(case: &Case) -> f64 {
+    let start = match case.pattern.is_sequential() {
+        true => 0.0,
+        false => case.numbers[Key::StoreStart],
+    };
+    let bytes = case.bytes / (case.numbers[Key::StoreStream] * GIB_S);
+    (bytes + start) / case.host()
+}
+
+pub(super) fn past_cache(case: &Case) -> Prediction {
+    let thread = case.threads * case.bytes / past_ns(case) / GIB_S;
     let used = used(case);
     let media = whole(case) * used * case.busy();
     let pages = case.by_pages(page_ns(case));
@@ -78,23 +110,14 @@ pub(super) fn flushed(case: &Case) -> Prediction {
     let numbers = case.numbers;
     let used = used(case);
     let written = whole(case) * used * case.busy();
-    let (ns, media) = match case.machine.fenced {
-        true => {
-            let slow = match case.is_second() {
-                true => numbers[Key::SecondFlush],
-                false => 1.0,
-            };
-            let bytes = case.bytes / (numbers[Key::ReadStream] * GIB_S);
-            let both = 1.0 / (1.0 / written + 1.0 / read::media(case));
-            ((numbers[Key::Persist] + bytes) * slow, both)
-        }
+    let media = match case.machine.fenced {
+        true => 1.0 / (1.0 / written + 1.0 / read::media(case)),
         false => {
             let most = numbers[Key::ClwbMedia] * whole(case);
-            let ns = case.bytes / (numbers[Key::ClwbStream] * GIB_S);
-            (ns, meet(numbers[Key::Sharpness], &[written, most]))
+            meet(numbers[Key::Sharpness], &[written, most])
         }
     };
-    let thread = case.threads * case.bytes / ns / GIB_S;
+    let thread = case.threads * case.bytes / flushed_ns(case) / GIB_S;
     let pages = case.by_pages(page_ns(case) * numbers[Key::ClwbPage]);
     let said = case.finish(thread, media, pages, used, Limit::MediaWrite);
     clocked(case, media, said)
@@ -109,24 +132,22 @@ pub(super) fn written_back(merge: f64, run: f64, streams: f64) -> f64 {
     (UNORDERED * (1.0 + order)).min(1.0)
 }
 
-pub(super) fn cached(case: &Case) -> Prediction {
-    let numbers = case.numbers;
+/// The same of a pattern.
+pub(super) fn merged(case: &Case) -> f64 {
     let run = match case.pattern.order {
         Order::Random => case.bytes,
         _ => LONG_RUN,
     };
     let streams = case.threads / case.dimms;
-    let used = written_back(numbers[Key::StoreMerge], run, streams);
-    let start = match case.pattern.is_sequential() {
-        true => 0.0,
-        false => numbers[Key::StoreStart],
-    };
-    let host = case.host();
-    let ns = (case.bytes / (numbers[Key::StoreStream] * GIB_S) + start) / host;
-    let thread = case.threads * case.bytes / ns / GIB_S;
+    written_back(case.numbers[Key::StoreMerge], run, streams)
+}
+
+pub(super) fn cached(case: &Case) -> Prediction {
+    let used = merged(case);
+    let thread = case.threads * case.bytes / cached_ns(case) / GIB_S;
     let written = whole(case) * used * case.busy();
-    let fetched = numbers[Key::ReadMedia] * case.budget() * case.capacity() * case.met * case.used;
-    let media = 1.0 / (1.0 / written + 1.0 / fetched);
+    let one = case.numbers[Key::ReadMedia] * case.budget() * case.capacity();
+    let media = 1.0 / (1.0 / written + 1.0 / (one * case.met * case.used));
     let pages = case.by_pages(page_ns(case) * IN_AND_OUT);
     let said = case.finish(thread, media, pages, used, Limit::MediaWrite);
     clocked(case, media, said)

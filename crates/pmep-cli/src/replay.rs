@@ -1,0 +1,156 @@
+//! `pmep replay`
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, IsTerminal, Read};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use pmep::sim::{MediaCount, Sim};
+use pmep::trace::{LINE_MAX, Step, Trace};
+use pmep::{BadInput, Result};
+use pmep_cli::Replay;
+use serde::Serialize;
+
+use crate::{Outcome, fitting, predict};
+
+/// Lines between two looks at the clock.
+const PROGRESS_LINES: u64 = 1 << 20;
+/// Streams that the text shows.
+const SHOWN_MAX: u32 = 32;
+
+#[derive(Serialize)]
+struct Stream {
+    stream: u32,
+    #[serde(flatten)]
+    count: MediaCount,
+    write_ratio: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    lines: u64,
+    time_ns: f64,
+    total: MediaCount,
+    write_ratio: Option<f64>,
+    buffered_bytes: u64,
+    streams: Vec<Stream>,
+}
+
+fn fault(name: &str, error: &std::io::Error) -> BadInput {
+    BadInput::new(name, error.to_string(), "give a trace that can be read")
+}
+
+/// Reads a line of at most [`LINE_MAX`] bytes. Returns whether there was one.
+fn next_line(
+    reader: &mut dyn BufRead,
+    line: &mut Vec<u8>,
+    trace: &Trace,
+    name: &str,
+) -> Result<bool> {
+    line.clear();
+    let mut limited = reader.take(LINE_MAX as u64 + 1);
+    let read = limited
+        .read_until(b'\n', line)
+        .map_err(|error| fault(name, &error))?;
+    if read > LINE_MAX {
+        return Err(BadInput::new(
+            format!("{name}, line {}", trace.lines() + 1),
+            format!("more than {LINE_MAX} bytes"),
+            "give a trace in text, a line an access",
+        ));
+    }
+    Ok(read > 0)
+}
+
+fn replay(name: &str, reader: &mut dyn BufRead, sim: &mut Sim) -> Result<(u64, f64)> {
+    let mut trace = Trace::default();
+    let mut line = Vec::new();
+    let mut end_ns = 0.0_f64;
+    let begun = Instant::now();
+    let shows = std::io::stderr().is_terminal();
+    while next_line(reader, &mut line, &trace, name)? {
+        let text = String::from_utf8_lossy(&line);
+        let step = trace.step(&text).map_err(|error| BadInput {
+            place: format!("{name}, {}", error.place),
+            ..error
+        })?;
+        let done = match step {
+            Some(Step::Access(access)) => sim.access(&access)?,
+            Some(Step::Fence { stream, time_ns }) => sim.fence(stream, time_ns)?,
+            None => continue,
+        };
+        end_ns = end_ns.max(done.next_ns);
+        let is_time = trace.lines().is_multiple_of(PROGRESS_LINES);
+        if shows && is_time && begun.elapsed() > Duration::from_secs(2) {
+            eprintln!("{} lines", trace.lines());
+        }
+    }
+    Ok((trace.lines(), end_ns))
+}
+
+fn print(report: &Report) {
+    let mib = |bytes: f64| bytes / 1_048_576.0;
+    println!("{} lines, {:.3} ms", report.lines, report.time_ns / 1e6);
+    let row = |name: &str, count: &MediaCount| {
+        println!(
+            "{name:<10} asked {:.3} MiB read, {:.3} MiB written; media {:.3} MiB read, {:.3} MiB written",
+            mib(count.read),
+            mib(count.written),
+            mib(count.media_read),
+            mib(count.media_written)
+        );
+    };
+    row("all", &report.total);
+    for stream in report.streams.iter().take(SHOWN_MAX as usize) {
+        row(&format!("stream {}", stream.stream), &stream.count);
+    }
+    if let Some(ratio) = report.write_ratio {
+        println!("EWR {ratio:.3}");
+    }
+}
+
+pub fn run(arguments: &Replay) -> Outcome {
+    let device = fitting::load(&arguments.machine.device)?;
+    let machine = predict::machine(&arguments.machine, &device)?;
+    if device.plain.is_some() {
+        return Err(BadInput::new(
+            "--device",
+            format!("`{}` has no lines and buffers", device.name),
+            "give optane-100 or optane-200",
+        ));
+    }
+    let mut sim = Sim::new(&device.numbers, &machine);
+    let name = arguments.trace.display().to_string();
+    let mut reader: Box<dyn BufRead> = match name.as_str() {
+        "-" => Box::new(std::io::stdin().lock()),
+        _ => {
+            let file = File::open(&arguments.trace).map_err(|error| fault(&name, &error))?;
+            Box::new(BufReader::with_capacity(1 << 18, file))
+        }
+    };
+    let (lines, time_ns) = replay(&name, &mut reader, &mut sim)?;
+    let stream = |stream: u32| {
+        let count = sim.count(stream);
+        Stream {
+            stream,
+            count,
+            write_ratio: count.write_ratio(),
+        }
+    };
+    let streams = (0..sim.streams()).map(stream);
+    let report = Report {
+        lines,
+        time_ns,
+        total: sim.total(),
+        write_ratio: sim.total().write_ratio(),
+        buffered_bytes: sim.dirty() * pmep::geometry::LINE,
+        streams: streams
+            .filter(|it| it.count != MediaCount::default())
+            .collect(),
+    };
+    match arguments.json {
+        true => predict::print_json(&report)?,
+        false => print(&report),
+    }
+    Ok(ExitCode::SUCCESS)
+}

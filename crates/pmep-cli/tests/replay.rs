@@ -1,0 +1,50 @@
+//! Goal: a trace leads to its media bytes by stream, or to one line with the place. Method: small
+//! traces through the program.
+
+use std::fs;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+fn replay(text: &str) -> Output {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("trace");
+    fs::write(&path, text).unwrap();
+    let run = Command::new(env!("CARGO_BIN_EXE_pmep"))
+        .args(["replay", path.to_str().unwrap(), "--json"])
+        .output();
+    run.expect("pmep runs")
+}
+
+#[test]
+fn whole_lines_are_written_once_and_parts_stay_in_the_buffer() {
+    let whole: String = (0..100)
+        .map(|at| format!("0 0 nt {} 256\n", at * 256))
+        .collect();
+    let part = "0 1 nt 0x1000000 64\n";
+    let run = replay(&(whole + part));
+    let json: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let of = |stream: usize, name: &str| json["streams"][stream][name].as_f64().unwrap();
+    assert_eq!(of(0, "written"), 25_600.0);
+    // A second stream pushes a line in parts out now and then.
+    assert!((25_600.0..26_000.0).contains(&of(0, "media_written")));
+    assert_eq!(of(1, "media_written"), 0.0);
+    assert_eq!(json["buffered_bytes"], 256);
+    assert!(json["time_ns"].as_f64().unwrap() > 1000.0);
+}
+
+#[test]
+fn a_trace_that_is_none_names_its_line() {
+    let long = "x".repeat(10_000);
+    for (text, place) in [
+        ("0 0 r 0 64\n5 0 r 0 64\n4 0 r 0 64\n", "line 3"),
+        ("0 0 r 0 64\n0 0 r 0", "line 2"),
+        (long.as_str(), "line 1"),
+        ("\u{0}\n", "line 1"),
+    ] {
+        let run = replay(text);
+        let said = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(run.status.code(), Some(2), "{said}");
+        assert!(said.contains(place) && said.lines().count() == 1, "{said}");
+    }
+}

@@ -1,5 +1,4 @@
-//! The engine's clock: the kernel's coarse one, as its file systems use, or steps for reproducible
-//! runs.
+//! The engine's clock: the kernel's coarse clock, or a counter for reproducible runs.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::Arc;
@@ -11,7 +10,7 @@ pub enum Clock {
     /// The wall clock, at the kernel's tick (a few ms).
     #[default]
     Wall,
-    /// A counter, one more at each look: the same run gives the same times.
+    /// A counter that each call of [`Clock::now_ns`] raises by one: equal runs give equal times.
     Steps(Arc<AtomicI64>),
 }
 
@@ -29,7 +28,7 @@ impl Clock {
     }
 }
 
-/// The time of CLOCK_MONOTONIC.
+/// The time of CLOCK_MONOTONIC, ns.
 #[inline(never)]
 pub fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

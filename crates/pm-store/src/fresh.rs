@@ -3,12 +3,12 @@
 use crate::error::{Result, medium};
 use pmem::Pmem;
 
-/// Holding a `Durable` tells that all writes of one [`FreshSet`] have passed a barrier.
+/// The proof that all writes of one [`FreshSet`] have passed a barrier.
 #[must_use = "the barrier has been made: publish the data that it made durable"]
 pub struct Durable(());
 
 impl Durable {
-    /// For a size that exposes nothing: shrinking, or growing over holes.
+    /// The proof for a change of size that exposes no data: shrinking, or growing over holes.
     #[inline]
     pub fn nothing_exposed() -> Durable {
         Durable(())
@@ -26,8 +26,9 @@ impl<'a> FreshSet<'a> {
         FreshSet { mem }
     }
 
-    /// The caller asserts that nothing durable refers to the range: a block or a slot that the
-    /// allocator just gave it, or bytes past a file's end.
+    /// Gives access to `off..off + len`. The caller asserts that nothing durable refers to the
+    /// range: it is a block or a slot that the allocator has just given, or bytes past the end of a
+    /// file.
     #[inline]
     pub fn range(&mut self, off: u64, len: u64) -> Fresh<'_> {
         assert!(
@@ -42,7 +43,7 @@ impl<'a> FreshSet<'a> {
         }
     }
 
-    /// One barrier; what was written is durable.
+    /// Makes all writes of the set durable by one barrier.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn barrier(self) -> Durable {
@@ -52,7 +53,7 @@ impl<'a> FreshSet<'a> {
         Durable(())
     }
 
-    /// Joins the writes to a transaction's log: its seal is the barrier.
+    /// Leaves the barrier to the transaction whose log is sealed next.
     #[inline]
     pub fn until_seal(self) {}
 }
@@ -74,7 +75,7 @@ impl Fresh<'_> {
         self.off + at
     }
 
-    /// Bytes, past the caches.
+    /// Stores `bytes` at `at` (bytes from the start of the range) past the caches.
     ///
     /// # Errors
     /// [`crate::Error::Medium`].
@@ -88,7 +89,7 @@ impl Fresh<'_> {
             .map_err(|fault| medium(self.mem, fault))
     }
 
-    /// Zeros, past the caches.
+    /// Stores `len` zeros past the caches.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn zero(&self, at: u64, len: u64) {
@@ -97,7 +98,7 @@ impl Fresh<'_> {
         self.mem.zero_nt(off, len);
     }
 
-    /// A copy of other bytes of the pool, past the caches.
+    /// Copies `len` bytes of the pool from `from` past the caches.
     ///
     /// # Errors
     /// [`crate::Error::Medium`].
@@ -111,7 +112,7 @@ impl Fresh<'_> {
             .map_err(|fault| medium(self.mem, fault))
     }
 
-    /// Words through the caches, flushed: for what is read again soon.
+    /// Stores words through the caches and flushes them. This suits words that are read again soon.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn words(&self, at: u64, words: &[u64]) {
@@ -119,7 +120,7 @@ impl Fresh<'_> {
         self.mem.flush(off, words.len() as u64 * 8);
     }
 
-    /// Words through the caches, not flushed yet; answers where they are.
+    /// Stores words through the caches without a flush. Returns their offset in the pool.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn cached(&self, at: u64, words: &[u64]) -> u64 {
@@ -129,7 +130,7 @@ impl Fresh<'_> {
         off
     }
 
-    /// Bytes through the caches, flushed: for small appends.
+    /// Stores bytes through the caches and flushes them. This suits small appends.
     #[inline]
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn small(&self, at: u64, bytes: &[u8]) {

@@ -1,15 +1,15 @@
-//! Lazy words, which may be stored without a flush, once a note names the inodes that they belong
-//! to (docs/adr/0034-times.md).
+//! Lazy words: words stored without a flush, after a note has named their inodes
+//! (docs/adr/0034-times.md).
 
 use crate::runtime::Runtime;
 
-/// The right to store a word of an inode without flushing it.
+/// The right to store a word of an inode without a flush.
 #[derive(Clone, Copy)]
 pub struct Noted(());
 
 impl Runtime<'_> {
-    /// Sets a bit of the word at `slot`: the inodes that it stands for may have words that are not
-    /// flushed. Mostly it is set already.
+    /// Sets `bit` in the word at `slot`: the inodes of that bit may have unflushed words. Usually
+    /// the bit is set already.
     #[inline(always)]
     pub fn note(&self, slot: u64, bit: u64) -> Noted {
         let mut known = self.load(slot);

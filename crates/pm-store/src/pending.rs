@@ -1,6 +1,8 @@
-//! The pending commits of a thread, which it completes before it stores in place. The locks that it
-//! took name their closing entries (`pm_journal::pending`); these must be durable first. The
-//! thread flushes them with its next barrier, which mostly comes before such a store anyway.
+//! A thread's pending commits, which it completes before it stores in place.
+//!
+//! The locks that the thread took name the closing entries of these commits
+//! (`pm_journal::pending`), which must become durable first. The thread flushes them for its next
+//! barrier, which usually precedes such a store anyway.
 //!
 //! One word of the thread has the state: nothing, a line to be flushed, a flushed line that still
 //! needs a fence, or a committed redo record that is not closed
@@ -20,7 +22,7 @@ const FROM_LOCK: u64 = 2;
 const OPEN: u64 = 4;
 /// Bit of such a line's offset: this thread has its lane.
 const HELD: u64 = 8;
-/// All of them.
+/// All bits that are no part of a line's offset.
 const BITS: u64 = FROM_LOCK | OPEN | HELD;
 
 /// Returns whether a lock named the pending commit, which is not durable for certain.
@@ -54,7 +56,7 @@ pub(crate) fn flush(mem: &Pmem) {
     }
 }
 
-/// Flushes the words of a committed redo record that this call itself wrote: none is flushed yet.
+/// Flushes the words of a committed redo record of this call. None of them is flushed yet.
 #[cold]
 #[cfg_attr(feature = "record", track_caller)]
 fn flush_own(mem: &Pmem) {
@@ -66,7 +68,7 @@ fn flush_own(mem: &Pmem) {
     }
 }
 
-/// The ranges that this thread's last committed redo record stored: offsets and bytes.
+/// The ranges that this thread's last committed redo record stored, each as offset and bytes.
 #[inline]
 pub fn committed_redo_ranges() -> [(u64, u64); 2] {
     with(|thread| {
@@ -76,8 +78,8 @@ pub fn committed_redo_ranges() -> [(u64, u64); 2] {
     })
 }
 
-/// Closes a committed redo record after a fence, which made its words durable in place. The closing
-/// entry is durable with the next fence.
+/// Closes a committed redo record after the fence that made its words durable in place. The closing
+/// entry becomes durable with the next fence.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
 pub(crate) fn close(mem: &Pmem) {
@@ -102,7 +104,7 @@ fn close_open(mem: &Pmem, pending: u64) {
     with(|thread| thread.pending.set(PENDING_CLOSED));
 }
 
-/// Flushes the pending commit, and waits until it is durable.
+/// Makes the pending commit durable: a flush and a fence.
 #[cold]
 #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
 fn complete(mem: &Pmem) {
@@ -115,20 +117,20 @@ fn complete(mem: &Pmem) {
 }
 
 impl Pm {
-    /// Notes that the line at `off`, which a lock named, must be durable before this thread stores
-    /// in place.
+    /// Notes that this thread must make the line at `off`, which a lock named, durable before it
+    /// stores in place.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn defer(&self, off: u64) {
         let pending = with(|thread| thread.pending.get());
         if is_open(pending) {
-            // The word has room for one, and no flush completes a committed redo record.
+            // The word has room for one commit, and no flush completes a committed redo record.
             self.mem.flush(off, 64);
             return self.mem.fence();
         }
         with(|thread| thread.pending.set(off | FROM_LOCK));
         if pending != 0 && pending != off | FROM_LOCK {
-            // Two that differ, of two locks.
+            // Two locks named two different lines.
             flush(&self.mem);
             if is_unflushed(pending) {
                 self.mem.flush(pending & !BITS, 64);
@@ -136,8 +138,8 @@ impl Pm {
         }
     }
 
-    /// Defers as [`Pm::defer`] does, for the transaction that this call itself has just closed. A
-    /// call mostly stores nothing after it, and at its end the locks name it.
+    /// Defers as [`Pm::defer`] does, for the transaction that this call has just closed. A call
+    /// usually stores nothing after it, and the locks name the commit when they are released.
     #[inline]
     pub fn defer_own(&self, off: u64) {
         with(|thread| thread.pending.set(off));
@@ -156,14 +158,14 @@ impl Pm {
         })
     }
 
-    /// Defers as [`Pm::defer_own`] does, for the committed redo record that this call itself has
-    /// just written and applied.
+    /// Defers as [`Pm::defer_own`] does, for the committed redo record that this call has just
+    /// written and applied.
     #[inline]
     pub fn defer_own_redo(&self, off: u64) {
         with(|thread| thread.pending.set(off | OPEN | HELD));
     }
 
-    /// The last entry of the committed redo record that is pending.
+    /// The offset of the last entry of the pending committed redo record, if one is pending.
     #[inline]
     pub fn pending_redo(&self) -> Option<u64> {
         let pending = with(|thread| thread.pending.get());
@@ -177,13 +179,13 @@ impl Pm {
         with(|thread| thread.pending.set(thread.pending.get() | HELD));
     }
 
-    /// Sets the pending commit, for a while or again; returns the one before.
+    /// Replaces the pending commit and returns the previous one.
     #[inline]
     pub fn set_pending(&self, pending: u64) -> u64 {
         with(|thread| thread.pending.replace(pending))
     }
 
-    /// Drops the pending commit if `is_complete` answers true for its line.
+    /// Drops the pending commit if `is_complete` returns true for the offset of its line.
     #[inline]
     pub fn drop_if_complete(&self, is_complete: impl FnOnce(u64) -> bool) {
         let pending = with(|thread| thread.pending.get());
@@ -192,15 +194,14 @@ impl Pm {
         }
     }
 
-    /// Forgets the pending commit when the locks are given back: nothing is stored in place without
-    /// them. Returns whether it came from a lock and is not durable.
+    /// Forgets the pending commit when the locks are released, after which nothing is stored in
+    /// place. Returns whether the commit came from a lock and is not durable.
     #[inline]
     pub fn leave_pending(&self) -> bool {
         is_from_lock(with(|thread| thread.pending.replace(0)))
     }
 
-    /// Makes a pending commit that came from a lock durable, before other owners get the words that
-    /// it covers.
+    /// Makes a pending commit that came from a lock durable before other owners get its words.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn drain_from_locks(&self) {
@@ -209,8 +210,8 @@ impl Pm {
         }
     }
 
-    /// Makes every pending commit durable: each store in place begins with this, unless a barrier
-    /// came just before.
+    /// Makes every pending commit durable. Each store in place begins with this, unless a barrier
+    /// has just passed.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn drain(&self) {
@@ -220,8 +221,8 @@ impl Pm {
     }
 
     /// Drains as [`Pm::drain`] does, before a store to a pointer or a size. No redo record covers
-    /// these. So a record whose closing entry is durable with the next fence, that of this store,
-    /// is closed in time.
+    /// such words. A record whose closing entry becomes durable with the fence of this store is
+    /// therefore closed in time.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn drain_for_pointer(&self) {

@@ -17,7 +17,7 @@ pub use list::{BUGS, Bug, Needs, Plant};
 #[cfg(any(feature = "planted-bugs", test))]
 pub use site::{Rule, Site, What};
 
-/// Makes this bug, and no other, be there from now on; `None`: none.
+/// Selects the bug of this name and deselects all others; `None` selects no bug.
 ///
 /// # Panics
 /// If no bug has that name.

@@ -1,16 +1,16 @@
-//! The pool, readable.
+//! The pool with its loads. The other modules add the ways to store.
 
 use crate::annexes::Annexes;
 use crate::error::{Error, Result, medium};
 use crate::runtime::Runtime;
 use pmem::Pmem;
 
-/// The pool, readable. See the crate's documentation for how it is written.
+/// A mapped pool. The crate's documentation lists the ways to store to it.
 pub struct Pm {
     pub(crate) mem: Pmem,
-    /// The runtime area, in bytes.
+    /// The range of the runtime area, bytes.
     runtime: std::ops::Range<u64>,
-    /// The annexes, which are as volatile as the runtime area.
+    /// The annexes, as volatile as the runtime area.
     annexes: Annexes,
 }
 
@@ -27,7 +27,7 @@ impl Pm {
         }
     }
 
-    /// The same, of a pool whose tables may have annexes.
+    /// Adds the annexes of a pool whose tables may grow.
     pub fn with_annexes(self, annexes: Annexes) -> Pm {
         Pm { annexes, ..self }
     }
@@ -38,26 +38,26 @@ impl Pm {
         &self.annexes
     }
 
-    /// The mapping, for its own properties.
+    /// The mapping.
     #[must_use]
     pub fn mapping(&self) -> &Pmem {
         &self.mem
     }
 
-    /// The mapping back.
+    /// Unwraps the mapping.
     #[must_use]
     pub fn into_mapping(self) -> Pmem {
         self.mem
     }
 
-    /// Bytes in the pool.
+    /// Length of the pool, bytes.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u64 {
         self.mem.len()
     }
 
-    /// Returns whether the pool has no bytes (it never has none).
+    /// Returns whether the pool has no bytes; no pool is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -77,7 +77,7 @@ impl Pm {
         self.mem.load_pair(off)
     }
 
-    /// `W` words from `off`, each atomic.
+    /// `W` words from `off` on, each loaded atomically.
     #[inline]
     #[must_use]
     pub fn read<const W: usize>(&self, off: u64) -> [u64; W] {
@@ -95,7 +95,7 @@ impl Pm {
             .map_err(|fault| medium(&self.mem, fault))
     }
 
-    /// Writes zeros for a caller, in place of bytes that were never written.
+    /// Writes zeros to the caller's buffer, in place of bytes that were never written.
     ///
     /// # Errors
     /// [`Error::BadAddress`].
@@ -104,7 +104,7 @@ impl Pm {
         self.mem.zero_out(to).map_err(|_| Error::BadAddress)
     }
 
-    /// Copies out as [`Pm::copy_out`] does; the bytes to be copied next come nearer meanwhile.
+    /// Copies out as [`Pm::copy_out`] does, and prefetches the range that is copied next.
     ///
     /// # Errors
     /// [`Error::Medium`] where the medium fails.
@@ -120,7 +120,7 @@ impl Pm {
             .map_err(|fault| medium(&self.mem, fault))
     }
 
-    /// Checks that the line at `off` can be read; it comes nearer, and nothing waits for it.
+    /// Checks that the line at `off` can be read, and prefetches it without waiting.
     ///
     /// # Errors
     /// [`Error::Medium`] where the medium fails.
@@ -131,39 +131,39 @@ impl Pm {
             .map_err(|fault| medium(&self.mem, fault))
     }
 
-    /// Loads as [`Pm::load`] does, for a word that was just read or stored. An emulated slower
-    /// medium never charges for it.
+    /// Loads as [`Pm::load`] does, for a word that was just read or stored. Emulation never charges
+    /// for the load.
     #[inline]
     pub fn load_cached(&self, off: u64) -> u64 {
         self.mem.load_cached(off)
     }
 
-    /// Loads as [`Pm::load_cached`] does, at an offset that nothing has checked. The answer is 0
-    /// where there is no such word.
+    /// Loads as [`Pm::load_cached`] does, at an unchecked offset. Returns 0 where the pool has no
+    /// such word.
     #[inline(always)]
     pub fn load_if_there(&self, off: u64) -> u64 {
         self.mem.load_if_there(off)
     }
 
-    /// Hints that `off` is read soon.
+    /// Prefetches the line at `off`.
     #[inline]
     pub fn prefetch(&self, off: u64) {
         self.mem.prefetch(off);
     }
 
-    /// Hints as [`Pm::prefetch`] does, for an offset that nothing has checked.
+    /// Prefetches as [`Pm::prefetch`] does, at an unchecked offset.
     #[inline(always)]
     pub fn prefetch_if_there(&self, off: u64) {
         self.mem.prefetch_if_there(off);
     }
 
-    /// Orders the loads before it against those after it.
+    /// Orders the loads before this call against the loads after it.
     #[inline]
     pub fn acquire(&self) {
         self.mem.acquire();
     }
 
-    /// A fault of a copy, as the engine's error.
+    /// Converts a fault of a copy into the engine's error.
     #[cold]
     pub fn fault(&self, fault: pmem::Fault) -> Error {
         medium(&self.mem, fault)

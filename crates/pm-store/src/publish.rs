@@ -1,4 +1,4 @@
-//! Stores in place, and the barrier: ways 1 and 4, and the begin of way 3.
+//! Stores in place (ways 1 and 4), the barrier, and the start of way 3.
 
 use crate::error::{Result, medium};
 use crate::fresh::{Durable, FreshSet};
@@ -21,8 +21,8 @@ impl Pm {
         FreshSet::new(&self.mem)
     }
 
-    /// Way 1: one aligned 8-byte store, durable on return. `durable` shows that its target is
-    /// durable.
+    /// Way 1: one aligned 8-byte store, durable on return. `durable` proves that the word's target
+    /// is durable.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish(&self, slot: u64, word: u64, durable: Durable) {
@@ -30,7 +30,7 @@ impl Pm {
         self.mem.fence();
     }
 
-    /// Publishes as [`Pm::publish`] does, but durable only with the caller's next barrier.
+    /// Publishes as [`Pm::publish`] does. The store becomes durable with the caller's next barrier.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_early(&self, slot: u64, word: u64, _durable: &Durable) {
@@ -44,8 +44,8 @@ impl Pm {
         self.mem.flush(slot, 8);
     }
 
-    /// Way 1: a pointer that no size exposes yet, to data that is undefined until one does. Durable
-    /// with the next barrier.
+    /// Way 1: a pointer to undefined data that no size exposes yet. It becomes durable with the
+    /// next barrier.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_hidden(&self, slot: u64, word: u64) {
@@ -55,8 +55,8 @@ impl Pm {
         self.mem.flush(slot, 8);
     }
 
-    /// Publishes as [`Pm::publish_hidden`] does, for pointers that stand in a row from `slot` on:
-    /// each line is flushed once.
+    /// Publishes as [`Pm::publish_hidden`] does, for adjacent pointers from `slot` on. Each line is
+    /// flushed once.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn publish_hidden_run(&self, slot: u64, words: impl ExactSizeIterator<Item = u64>) {
         self.drain_for_pointer();
@@ -105,8 +105,8 @@ impl Pm {
         self.mem.fence();
     }
 
-    /// Way 4: a 16-byte store that may be lost or come early, for the times of an overwrite
-    /// (docs/adr/0034-times.md). It is not flushed.
+    /// Way 4: an unflushed 16-byte store that may be lost or become durable early, for the times of
+    /// an overwrite (docs/adr/0034-times.md).
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn lazy_pair(&self, _noted: Noted, slot: u64, pair: [u64; 2]) {
@@ -115,8 +115,8 @@ impl Pm {
         self.mem.store_pair(slot, pair);
     }
 
-    /// Way 4: one word that may be lost or come early: atime, the count of blocks. No commit
-    /// checksum covers these, so no pending commit has to be completed first.
+    /// Way 4: an unflushed word that may be lost or become durable early: atime, the count of
+    /// blocks. No commit checksum covers it, so no pending commit has to be completed first.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn lazy_word(&self, _noted: Noted, slot: u64, word: u64) {
@@ -125,7 +125,7 @@ impl Pm {
     }
 
     /// Way 4: file data in place, which may tear: `ordered` mode, and bytes that no size exposes.
-    /// Durable with the next barrier.
+    /// It becomes durable with the next barrier.
     ///
     /// # Errors
     /// [`Error::Medium`] where the medium fails.
@@ -140,7 +140,7 @@ impl Pm {
             .map_err(|fault| medium(&self.mem, fault))
     }
 
-    /// Way 4: as [`Pm::lazy_write`], zeros.
+    /// Way 4: stores zeros as [`Pm::lazy_write`] stores data.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn lazy_zero(&self, off: u64, len: u64) {
         self.drain();
@@ -149,14 +149,15 @@ impl Pm {
         self.mem.zero_nt(off, len);
     }
 
-    /// Way 4: flushes the stores that programs have made by themselves in a pinned file's blocks;
-    /// durable with the next barrier.
+    /// Way 4: flushes the stores of programs in a pinned file's blocks. They become durable with
+    /// the next barrier.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn flush_mapped(&self, off: u64, len: u64) {
         self.mem.flush(off, len);
     }
 
-    /// The paper's `pm_wbarrier`: all this thread has flushed or stored non-temporally is durable.
+    /// The barrier, `pm_wbarrier` in the PMFS paper: all that this thread has flushed or stored
+    /// past the caches is durable on return.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn barrier(&self) {

@@ -1,23 +1,22 @@
-//! The stores that only recovery and mkfs may make: putting old content back, closing a
-//! transaction, writing the first bytes of a pool. Recovery holds every lock of what it restores;
-//! mkfs has the pool to itself.
+//! The stores of recovery and mkfs: restoring old content, closing a transaction, writing a new
+//! pool. Recovery holds every lock of the content that it restores; mkfs has the pool to itself.
 
 use crate::error::{Result, medium};
 use crate::pm::Pm;
 use pmfs_format::journal::{KIND_ABORT, KIND_COMMIT, KIND_SHIFT};
 
-/// The right to restore. Only recovery and mkfs make one.
+/// The right to restore, which only recovery and mkfs create.
 pub struct Restore<'a> {
     pm: &'a Pm,
 }
 
 impl<'a> Restore<'a> {
-    /// The caller holds the dead transaction's locks, or the whole pool.
+    /// Creates the right. The caller holds the dead transaction's locks, or has the pool to itself.
     pub fn new(pm: &'a Pm) -> Restore<'a> {
         Restore { pm }
     }
 
-    /// Puts old words back; durable with the next barrier.
+    /// Restores old words; durable with the next barrier.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn words(&self, off: u64, words: &[u64]) {
         let _window = self.pm.mem.window();
@@ -25,7 +24,8 @@ impl<'a> Restore<'a> {
         self.pm.mem.flush(off, words.len() as u64 * 8);
     }
 
-    /// Compares and swaps a word that nobody needs after a reboot; a full barrier.
+    /// Compares and swaps a word that has no meaning after a reboot. This is a full barrier for
+    /// memory order.
     ///
     /// # Errors
     /// The word found, if it was not `old`.
@@ -34,13 +34,13 @@ impl<'a> Restore<'a> {
         self.pm.mem.cas(off, old, new)
     }
 
-    /// Makes all its stores and flushes durable.
+    /// Makes all earlier stores and flushes of this thread durable.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn barrier(&self) {
         self.pm.mem.fence();
     }
 
-    /// Puts saved data back; durable with the next barrier.
+    /// Restores saved data from another place in the pool; durable with the next barrier.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn data(&self, to: u64, from: u64, len: u64) -> Result<()> {
         let _window = self.pm.mem.window();
@@ -50,7 +50,7 @@ impl<'a> Restore<'a> {
             .map_err(|fault| medium(&self.pm.mem, fault))
     }
 
-    /// Flushes a range that a dead thread may have stored to and not flushed.
+    /// Flushes a range that a dead thread may have stored to without a flush.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn flush(&self, off: u64, len: u64) {
         self.pm.mem.flush(off, len);
@@ -68,8 +68,8 @@ impl<'a> Restore<'a> {
         self.pm.mem.fence();
     }
 
-    /// Turns a matching commit checksum into a commit record, which stays valid whatever becomes of
-    /// the words that it covered; durable on return.
+    /// Turns a matching commit checksum into a commit record; durable on return. The record stays
+    /// valid when the words that the checksum covered change.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn make_commit(&self, checksum: u64) {
         self.commit(checksum);

@@ -1,5 +1,5 @@
-//! The runtime area, and its annexes: volatile in meaning, so never flushed, never logged, and
-//! nothing else in reach.
+//! The runtime area and its annexes. They are volatile in meaning, so they are never flushed or
+//! logged.
 
 use crate::annexes::Annexes;
 use pmem::Pmem;
@@ -7,7 +7,7 @@ use pmfs_format::{BLOCK_BYTES, LINE_BYTES};
 use std::ops::Range;
 use std::time::Duration;
 
-/// Access to the runtime area alone.
+/// Access to the runtime area and the annexes alone.
 #[derive(Clone, Copy)]
 pub struct Runtime<'a> {
     mem: &'a Pmem,
@@ -16,7 +16,7 @@ pub struct Runtime<'a> {
 }
 
 impl<'a> Runtime<'a> {
-    /// Gives access to this area and the annexes, and to no other part of the mapping.
+    /// Creates access to `area` and the annexes, and to no other part of the mapping.
     #[inline]
     pub fn new(mem: &'a Pmem, area: &'a Range<u64>, annexes: &'a Annexes) -> Runtime<'a> {
         Runtime { mem, area, annexes }
@@ -37,7 +37,7 @@ impl<'a> Runtime<'a> {
         }
     }
 
-    /// Makes a block an annex, or a node of annexes: its name in the first line, and nothing in the
+    /// Makes a block an annex, or a node of annexes: its name in the first line, zeros in the
     /// others.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn begin_annex(&self, off: u64, name: u64) {
@@ -76,7 +76,7 @@ impl<'a> Runtime<'a> {
         self.mem.write(off, words);
     }
 
-    /// Compare and swap; a full barrier.
+    /// Compares and swaps the word at `off`. This is a full barrier for memory order.
     ///
     /// # Errors
     /// The word found, if it was not `old`.
@@ -88,7 +88,7 @@ impl<'a> Runtime<'a> {
         self.mem.cas(off, old, new)
     }
 
-    /// Swaps a word in; a full barrier.
+    /// Swaps the word at `off` and returns the old one. This is a full barrier for memory order.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn swap(&self, off: u64, value: u64) -> u64 {
@@ -97,24 +97,26 @@ impl<'a> Runtime<'a> {
         self.mem.swap(off, value)
     }
 
-    /// Sleeps while the word's low half is `expect`, at most `timeout`. Whether a signal ended it.
+    /// Sleeps for at most `timeout` while the low half of the word is `expect`. Returns whether a
+    /// signal ended the sleep.
     pub fn wait(&self, off: u64, expect: u32, timeout: Duration) -> bool {
         self.check(off, 8);
         self.mem.futex_wait(off, expect, timeout)
     }
 
-    /// Wakes one sleeper.
+    /// Wakes one sleeper on the word at `off`.
     pub fn wake(&self, off: u64) {
         self.mem.futex_wake(off, 1);
     }
 
-    /// Wakes all who sleep on it.
+    /// Wakes all sleepers on the word at `off`.
     pub fn wake_all(&self, off: u64) {
         self.mem.futex_wake(off, u32::MAX);
     }
 
-    /// Adds to some of `WORDS` totals that begin at `off`, which nothing is decided by; not
-    /// recorded. `counts`: which, and how much. `alone`: nobody else adds to them.
+    /// Adds to some of the `WORDS` totals that begin at `off`. `counts` gives the index and the
+    /// amount of each; `alone` says that no other thread adds to them. The recorder does not see
+    /// totals, so no decision may depend on one.
     #[inline(always)]
     pub fn count<const WORDS: usize, const N: usize>(
         &self,
@@ -127,7 +129,7 @@ impl<'a> Runtime<'a> {
         self.mem.count::<WORDS, N>(off, counts, alone);
     }
 
-    /// Zeros `len` bytes: first opener only, with the pool to itself.
+    /// Zeros `len` bytes, for the first opener, which has the pool to itself.
     pub fn reset(&self, off: u64, len: u64) {
         self.check(off, len);
         let _window = self.mem.window();
@@ -143,7 +145,7 @@ impl<'a> Runtime<'a> {
     }
 }
 
-/// An offset that the program should never have made.
+/// Panics because of an offset that only a fault of the program can produce.
 #[cold]
 #[inline(never)]
 fn refuse(off: u64) -> ! {

@@ -1,11 +1,10 @@
-//! Measures the memory itself: the limits that a file system on it can't pass.
+//! Measures the memory itself: the limits that no file system on it can exceed.
 //!
 //!     cargo run --release -p pmem --example limits -- PATH [MIB]
 //!
-//! Makes a pool of MIB (1024) at PATH, which must not exist, measures on it with
-//! flush=always, and removes it. The cases take turns, so that a disturbance
-//! hits all of them alike; each is given as the median of nine rounds with the
-//! least and the greatest.
+//! The program makes a pool of MIB MiB (1024) at PATH, which must not exist, measures on it with
+//! flush=always, and removes it. The cases take turns, so that a disturbance affects all of them.
+//! The result of a case is the median of nine rounds, with the least and the greatest.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ use pmem::{FlushMode, MapOptions, Pmem, ProtectMode};
 const ROUNDS: usize = 9;
 const BLOCK: usize = 4096;
 
-/// Stores are made without windows here.
+/// Options without protection: stores need no window here.
 fn unprotected() -> MapOptions {
     MapOptions {
         protect: ProtectMode::None,
@@ -36,7 +35,7 @@ impl Drop for Remove {
     }
 }
 
-/// Cheap random numbers (xorshift64*), good enough to miss the caches.
+/// A cheap random generator (xorshift64*), good enough to miss the caches.
 struct Random(u64);
 
 impl Random {
@@ -129,7 +128,7 @@ fn measure(mem: &Pmem) -> Vec<Vec<f64>> {
         line: 0,
     };
     let mut nanoseconds = vec![Vec::new(); CASES.len()];
-    // Round 0 warms up and is not kept.
+    // Round 0 warms up and is not counted.
     for round in 0..=ROUNDS {
         for (case, (_, count, step)) in CASES.iter().enumerate() {
             let start = Instant::now();
@@ -151,7 +150,7 @@ fn run(path: &Path, len: u64) -> Result<(), pmem::Error> {
     };
     let mem = Pmem::create(path, len, false, true, &options)?;
     let _remove = Remove(path.into());
-    // Every page mapped before the first round.
+    // All pages are mapped before the first round.
     mem.zero_nt(0, mem.len());
     mem.fence();
     let medium = mem.medium();

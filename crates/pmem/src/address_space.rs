@@ -1,5 +1,5 @@
-//! Address space: a mapping at an aligned address, unmapped on drop. One that is to grow has
-//! addresses behind it that nobody else gets.
+//! Address space: a mapping at an aligned address, unmapped on drop. A mapping that can grow
+//! reserves the addresses behind it.
 
 use std::io;
 use std::ops::Range;
@@ -12,16 +12,16 @@ pub(crate) const HUGE: usize = 2 << 20;
 
 const PAGE: usize = 4096;
 
-/// Flags of addresses that are kept.
+/// Flags of reserved addresses.
 const RESERVED: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
-/// A range of address space that is ours.
+/// An owned range of address space.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: *mut u8,
-    /// Bytes mapped: they may become more.
+    /// Bytes mapped; they may increase.
     len: AtomicUsize,
-    /// Bytes that are ours; nobody may touch those behind `len`.
+    /// Bytes owned. Addresses behind `len` can't be accessed.
     room: usize,
 }
 
@@ -42,7 +42,7 @@ impl Mapping {
     ) -> io::Result<Mapping> {
         let align = align.max(PAGE);
         let len = whole(len, PAGE)?;
-        // Mostly the kernel knows what the file's pages want.
+        // The address of the kernel's choice is usually aligned to the file's pages.
         let there = Mapping::anywhere(file, 0, len, protection, flags)?;
         if there.base.addr().is_multiple_of(align) {
             return Ok(there);
@@ -68,9 +68,9 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Maps these bytes of `file` (no file: zeroed memory) where they belong in this range, in
-    /// place of what was there; whole pages of the medium. [`Mapping::len`] stays as it is. If it
-    /// fails, nobody may touch them.
+    /// Maps these bytes of `file` (no file: zeroed memory) at their place in this range, over the
+    /// previous mapping. The bytes are whole pages of the medium. [`Mapping::len`] stays the same.
+    /// After a failure the bytes can't be accessed.
     pub(crate) fn put(
         &self,
         file: Option<BorrowedFd<'_>>,
@@ -82,7 +82,7 @@ impl Mapping {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         }
         let (len, off) = (bytes.len(), bytes.start);
-        // A refusal comes here, where it costs no address of the range.
+        // A refusal here costs no address of the range.
         drop(Mapping::anywhere(file, off, len, protection, flags)?);
         let at = self.base.wrapping_add(off);
         // SAFETY: inside of the range, which is ours; no reference into it exists.
@@ -90,7 +90,7 @@ impl Mapping {
         mapped.map(drop).inspect_err(|_| reserve_again(at, len))
     }
 
-    /// At an address of the kernel's choice.
+    /// Maps at an address of the kernel's choice.
     fn anywhere(
         file: Option<BorrowedFd<'_>>,
         off: usize,
@@ -100,12 +100,12 @@ impl Mapping {
     ) -> io::Result<Mapping> {
         // SAFETY: a new mapping.
         let start = unsafe { map(null_mut(), file, off, len, protection, flags) }?;
-        // Handed to the fault handler, which knows addresses, not pointers.
+        // The fault handler knows addresses and no pointers, so the provenance is exposed.
         Ok(Mapping::of(start.expose_provenance(), len))
     }
 
-    /// Addresses that nobody may touch, of which the one at `first` bytes before a multiple of
-    /// `align` is the first.
+    /// Reserves `len` addresses that can't be accessed. The start is `first` bytes before a
+    /// multiple of `align`.
     pub(crate) fn reserved(len: usize, align: usize, first: usize) -> io::Result<Mapping> {
         let len = whole(len, PAGE)?;
         let room = len.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -123,7 +123,7 @@ impl Mapping {
         Ok(Mapping::of(first, len))
     }
 
-    /// A range of address space that is nobody else's, by an address that was exposed.
+    /// An owned range of address space, by an address that was exposed.
     fn of(start: usize, len: usize) -> Mapping {
         Mapping {
             base: with_exposed_provenance_mut(start),
@@ -142,17 +142,17 @@ impl Mapping {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Bytes of address space that are ours.
+    /// Bytes of address space owned.
     pub(crate) fn room(&self) -> usize {
         self.room
     }
 
-    /// Counts `len` bytes from the start as mapped, after [`Mapping::put`].
+    /// Notes that `len` bytes from the start are mapped, after [`Mapping::put`].
     pub(crate) fn grown(&self, len: usize) {
         self.len.store(len, Ordering::Release);
     }
 
-    /// madvise(2) over all of it. Advice may be refused: nothing depends on it.
+    /// Calls madvise(2) for all of it. Nothing depends on the advice, which the kernel may refuse.
     pub(crate) fn advise(&self, advice: libc::c_int) -> bool {
         // SAFETY: the range is ours, and the advice given in this crate
         // (MADV_HUGEPAGE, MADV_DONTDUMP, MADV_DONTFORK)
@@ -162,8 +162,8 @@ impl Mapping {
 }
 
 impl Mapping {
-    /// Gives the bytes `off..off + len`, of whole pages, memory of the file's. `false`: there is
-    /// none to be had. An older kernel (before Linux 5.14) can't be asked: `true`.
+    /// Gives the bytes `off..off + len`, whole pages, memory of the file. Returns `false` if there
+    /// is none. Kernels before Linux 5.14 can't be asked: `true`.
     pub(crate) fn populate(&self, off: usize, len: usize) -> bool {
         let mapped = self.len();
         assert!(off <= mapped && len <= mapped - off, "inside");
@@ -202,7 +202,7 @@ unsafe fn map(
     }
 }
 
-/// Takes addresses back that an attempt to map something there may have lost.
+/// Reserves addresses again that a failed attempt to map may have freed.
 #[cold]
 fn reserve_again(at: *mut u8, len: usize) {
     let flags = RESERVED | libc::MAP_FIXED_NOREPLACE;
@@ -211,12 +211,12 @@ fn reserve_again(at: *mut u8, len: usize) {
     if taken.is_ok_and(|taken| taken == at) {
         return;
     }
-    // Another thread may have something there, and offsets of the pool must not lead to it.
+    // Another thread may have mapped something there, and offsets of the pool must not reach it.
     eprintln!("pmfs: address space that a pool was to grow into is lost");
     std::process::abort();
 }
 
-/// Up to whole pages.
+/// Rounds up to whole pages.
 fn whole(len: usize, page: usize) -> io::Result<usize> {
     len.checked_next_multiple_of(page)
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))

@@ -1,8 +1,8 @@
 //! The features of this CPU, found once.
 //!
-//! glibc's loader has asked the CPU already and tells (glibc 2.33 and later,
-//! `<sys/platform/x86.h>`). Asking again costs a process some twenty cpuid, each of which leaves a
-//! virtual machine: 2.5 us.
+//! glibc's loader has asked the CPU already and passes the answer on (glibc 2.33 and later,
+//! `<sys/platform/x86.h>`). A process that asks again executes some twenty cpuid instructions, each
+//! of which exits a virtual machine: 2.5 us in all.
 
 use std::arch::global_asm;
 use std::fmt;
@@ -15,8 +15,8 @@ pub(crate) const LINE: u64 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FlushInstr {
-    /// No instruction: the caches are inside the persistence domain (eADR), or the medium can't
-    /// outlive power anyway.
+    /// No instruction: the caches are inside the persistence domain (eADR), or the medium does not
+    /// survive power loss anyway.
     None,
     /// clwb: writes back, may keep the line.
     Clwb,
@@ -57,11 +57,11 @@ pub(crate) struct Cpu {
     pub clflushopt: bool,
     /// The base family of leaf 1, without the extension for 15: 6 is Intel, 15 AMD.
     pub family: u32,
-    /// Protection keys, which the kernel has turned on.
+    /// Protection keys that the kernel has enabled.
     pub keys: bool,
 }
 
-/// The CPU this process runs on.
+/// The features of the CPU that this process runs on.
 pub(crate) fn cpu() -> &'static Cpu {
     static CPU: OnceLock<Cpu> = OnceLock::new();
     CPU.get_or_init(|| told().unwrap_or_else(asked))
@@ -80,8 +80,8 @@ mod bit {
 }
 
 impl Cpu {
-    /// From its signature (leaf 1 eax), what it has (leaf 1 ecx, leaf 7 ebx and ecx), and what of
-    /// that the kernel lets programs use.
+    /// Builds the features from the signature (leaf 1 eax), the feature bits (leaf 1 ecx, leaf 7
+    /// ebx and ecx), and the subset of them that the kernel lets programs use.
     fn of(
         signature: u32,
         (has_1, has_7, has_7_ecx): (u32, u32, u32),
@@ -100,7 +100,7 @@ impl Cpu {
             } else if clflushopt {
                 FlushInstr::Clflushopt
             } else {
-                // Every x86-64 CPU has it.
+                // Every x86-64 CPU has clflush.
                 FlushInstr::Clflush
             },
             clwb,
@@ -110,7 +110,7 @@ impl Cpu {
         }
     }
 
-    /// Returns whether it has this instruction.
+    /// Returns whether the CPU has this instruction.
     pub(crate) fn has(&self, instr: FlushInstr) -> bool {
         match instr {
             FlushInstr::None | FlushInstr::Clflush => true,
@@ -120,7 +120,7 @@ impl Cpu {
     }
 }
 
-/// glibc's `struct cpuid_feature`: eax, ebx, ecx and edx of a leaf, and what of them is usable.
+/// glibc's `struct cpuid_feature`: eax, ebx, ecx and edx of a leaf, and the usable subset.
 #[repr(C)]
 struct Leaf {
     has: [u32; 4],
@@ -153,7 +153,7 @@ fn told() -> Option<Cpu> {
     // SAFETY: glibc's function of that name and type; its answers are constants of the loader's
     // that live as long as the process.
     let (one, seven) = unsafe { (leaf(0).as_ref()?, leaf(1).as_ref()?) };
-    // A leaf that it does not know is all zeros.
+    // The loader fills an unknown leaf with zeros.
     (one.has[ECX] != 0).then(|| {
         Cpu::of(
             one.has[EAX],
@@ -194,7 +194,7 @@ fn asked() -> Cpu {
 
 #[cfg(test)]
 mod tests {
-    /// Both ways of finding out find the same.
+    /// Goal: the loader and cpuid give the same features.
     #[test]
     fn the_loader_and_the_cpu_agree() {
         let told = super::told().expect("glibc 2.33 or later");

@@ -1,11 +1,11 @@
-//! The errors of a medium: one variant a cause.
+//! The errors of a medium, one variant for each cause.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Causes for which a pool could not be opened, made or locked.
+/// The cause for which a pool could not be opened, made or locked.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,13 +17,13 @@ pub enum Error {
         /// The kernel's error.
         source: io::Error,
     },
-    /// A directory, a block device, a terminal, ...
+    /// The path is a directory, a block device, a terminal or the like.
     #[error("{} is neither a regular file nor a DAX character device", path.display())]
     NotAFile {
         /// The path that was given as the pool.
         path: PathBuf,
     },
-    /// Shorter than the smallest mapping.
+    /// The pool is shorter than the smallest mapping.
     #[error("{} has {len} bytes, at least {min} are needed: is it a pool?", path.display())]
     TooSmall {
         /// The pool.
@@ -33,7 +33,7 @@ pub enum Error {
         /// The least length, bytes.
         min: u64,
     },
-    /// The medium takes lengths in steps of its page size only.
+    /// The medium only takes lengths that are multiples of its page size.
     #[error("{}: a length of {len} bytes is not a multiple of the medium's page size, {page_size} bytes", path.display())]
     Unaligned {
         /// The pool.
@@ -53,7 +53,8 @@ pub enum Error {
         /// The kernel's error.
         source: io::Error,
     },
-    /// Less than a page of a medium whose pages are large, or copies of such.
+    /// A view asks for less than a page of a medium with large pages, or for private copies of such
+    /// pages.
     #[error("{}: only shared memory of whole pages of {page_size} bytes can be mapped here: give the file whole ones (fallocate), or map it through a mount", path.display())]
     LargePages {
         /// The pool.
@@ -61,7 +62,7 @@ pub enum Error {
         /// Page size of the medium, bytes.
         page_size: u64,
     },
-    /// The protection asked for can't be had.
+    /// The requested protection is not available.
     #[error("{} can't be protected as asked: ask for auto, which takes what there is", path.display())]
     Protect {
         /// The pool.
@@ -69,24 +70,24 @@ pub enum Error {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The medium has less room than the pool is to have.
+    /// The medium has less space than the pool needs.
     #[error("no space for {wanted} bytes at {}: free some, make a smaller pool, or make it sparse", path.display())]
     NoSpace {
         /// The pool.
         path: PathBuf,
-        /// Its length to be, bytes.
+        /// The requested length, bytes.
         wanted: u64,
         /// The kernel's error.
         source: io::Error,
     },
-    /// A mapping can't grow so far: no address space was kept for it.
+    /// The mapping can't grow to this length, because no address space was reserved for it.
     #[error("{} is to grow to {wanted} bytes, and has address space for {room}: open it with more, under a higher limit (ulimit -v) if there is one", path.display())]
     NoRoom {
         /// The pool.
         path: PathBuf,
-        /// Its length to be, bytes.
+        /// The requested length, bytes.
         wanted: u64,
-        /// How long it can become, bytes.
+        /// The greatest length, bytes.
         room: u64,
     },
     /// Setting the length failed for a reason other than space.
@@ -94,12 +95,12 @@ pub enum Error {
     Resize {
         /// The pool.
         path: PathBuf,
-        /// Its length to be, bytes.
+        /// The requested length, bytes.
         wanted: u64,
         /// The kernel's error.
         source: io::Error,
     },
-    /// Pages that the medium can't give could not be given anew.
+    /// The medium's failed pages could not be replaced.
     #[error(
         "can't give pages of {} anew; clear the medium's errors first (devices: ndctl clear-errors), or restore a copy elsewhere",
         path.display()
@@ -110,7 +111,7 @@ pub enum Error {
         /// The kernel's error.
         source: io::Error,
     },
-    /// There is something already where a new pool was to be made.
+    /// A new pool was to be made at a path that exists.
     #[error("{} exists already: remove it first, or allow overwriting", path.display())]
     Exists {
         /// The pool.
@@ -121,12 +122,12 @@ pub enum Error {
     Probe {
         /// The pool.
         path: PathBuf,
-        /// The place that was read.
+        /// The place that was to be read.
         what: String,
         /// The kernel's error.
         source: io::Error,
     },
-    /// A byte lock could not be taken or probed (a held one is no error).
+    /// A byte lock could not be taken or probed. (A lock that is held is no error.)
     #[error("can't lock {}: the file system must have open file description locks", path.display())]
     Lock {
         /// The pool.
@@ -134,7 +135,7 @@ pub enum Error {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The CPU lacks what the pool's consistency stands on.
+    /// The CPU lacks an instruction that the pool's consistency needs.
     #[error("this CPU has no {what}, without which pools can't be shared")]
     Unsupported {
         /// The instruction.
@@ -142,7 +143,7 @@ pub enum Error {
     },
 }
 
-/// The end of a copy that could not be reached.
+/// The end of a copy that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The pool: its medium failed or vanished (EIO).
@@ -151,21 +152,21 @@ pub enum Side {
     User,
 }
 
-/// A copy that met memory that can't be reached.
+/// A copy that met inaccessible memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a copy stopped at pool offset {offset:#x} after {done} bytes: {}", match side { Side::Pool => "the medium failed", Side::User => "bad address" })]
 pub struct Fault {
     /// Pool offset at which the copy stopped.
     pub offset: u64,
-    /// Bytes copied before that.
+    /// Bytes copied before the fault.
     pub done: usize,
     /// The end that failed.
     pub side: Side,
 }
 
-/// A pointer of the program's that can't be reached (EFAULT).
+/// A pointer of the program that can't be accessed (EFAULT).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadAddress {
-    /// Bytes copied before it.
+    /// Bytes copied before the fault.
     pub done: usize,
 }

@@ -64,5 +64,5 @@ pub use medium::{Durability, FlushMode, Medium, MediumKind};
 pub use protection::window::{Burst, Window, Writable};
 pub use protection::{ProtectMode, Protection};
 
-/// Whether the recorder is compiled in: a build for the checker.
+/// `true` in a build for the checker, which contains the recorder.
 pub const RECORDING: bool = cfg!(feature = "record");

@@ -1,4 +1,4 @@
-//! The medium that a pool lies on, and what that guarantees.
+//! The medium that a pool lies on, and its guarantees.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -47,13 +47,13 @@ impl fmt::Display for MediumKind {
     }
 }
 
-/// Whether lines are flushed on media that can't outlive power.
+/// The choice to flush lines on media that do not survive power loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FlushMode {
-    /// Leave flush and fence out where they can't matter.
+    /// Flush and fence only where the medium needs it.
     #[default]
     Auto,
-    /// Flush everywhere, as on a power-fail safe medium: for measurements.
+    /// Flush everywhere, as on a medium that survives power loss: for measurements.
     Always,
 }
 
@@ -78,7 +78,7 @@ impl FromStr for FlushMode {
     }
 }
 
-/// The events that stores survive once a fence after them has returned.
+/// The events that stores survive after the next fence has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// Power loss.
@@ -131,7 +131,7 @@ impl Medium {
         page_size: 4096,
     };
 
-    /// Returns whether nothing smaller than 2 MiB or 1 GiB can be mapped: hugetlbfs, most DAX
+    /// Returns whether the smallest page of a mapping is 2 MiB or 1 GiB: hugetlbfs, most DAX
     /// devices.
     #[must_use]
     pub fn has_large_pages(&self) -> bool {
@@ -179,7 +179,7 @@ pub(crate) fn examine(path: &Path, file: &File) -> Result<(MediumKind, u64, u64)
 /// A device-DAX device, as sysfs shows it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct DaxDevice {
-    /// Bytes.
+    /// Length, bytes.
     pub size: u64,
     /// Page size of its mappings, bytes.
     pub align: u64,
@@ -204,7 +204,7 @@ impl DaxDevice {
                 })
         };
         let size = read(dir.join("size"))?;
-        // Kernels before 5.10 keep it at the region.
+        // Kernels before 5.10 keep this file at the region.
         let align = read(dir.join("align")).or_else(|_| read(dir.join("device/align")));
         let align = align.unwrap_or(HUGE as u64);
         if !align.is_power_of_two() || align < 4096 {
@@ -238,7 +238,8 @@ pub(crate) fn persistence(
     (flush, durability)
 }
 
-/// eADR: every PM region of the machine says that power loss drains the caches.
+/// Returns whether the machine has eADR: every region of persistent memory says that power loss
+/// drains the caches.
 fn caches_are_durable(sys: &Path) -> bool {
     let Ok(entries) = fs::read_dir(sys.join("bus/nd/devices")) else {
         return false;
@@ -256,7 +257,7 @@ fn caches_are_durable(sys: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    //! No DAX device is at hand where tests run, so sysfs is played.
+    //! Test machines have no DAX device, so the tests make a directory like sysfs.
 
     use std::os::unix::fs::symlink;
 

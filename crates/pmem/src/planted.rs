@@ -1,10 +1,10 @@
-//! Bugs on purpose, by which a crash checker is judged: the crates above list theirs.
+//! Deliberate bugs, which show whether a crash checker finds them. The crates above list theirs.
 //!
 //! A place in the source asks `planted!("bug-x")`. In a normal build that is `false`, so that
 //! nothing of a bug is in a normal binary. With the feature `planted-bugs` all of them are compiled
 //! in, and the answer is whether [`select`] has picked that bug.
 
-/// Returns whether a bug is to be there.
+/// Returns whether this bug is selected: never, without the feature `planted-bugs`.
 #[cfg(not(feature = "planted-bugs"))]
 #[macro_export]
 macro_rules! planted {
@@ -13,7 +13,7 @@ macro_rules! planted {
     };
 }
 
-/// Returns whether a bug is to be there.
+/// Returns whether this bug is selected.
 #[cfg(feature = "planted-bugs")]
 #[macro_export]
 macro_rules! planted {
@@ -29,17 +29,17 @@ pub use selection::{key_of, select, selected};
 mod selection {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// The key of no bug.
+    /// The key that stands for no bug.
     const NONE: u64 = 0;
 
     static SELECTED: AtomicU64 = AtomicU64::new(NONE);
 
-    /// Makes the bug of this name, and no other, be there from now on; `None`: none.
+    /// Selects the bug of this name and deselects all others; `None` selects no bug.
     pub fn select(name: Option<&str>) {
         SELECTED.store(name.map_or(NONE, key_of), Ordering::Relaxed);
     }
 
-    /// The key of the bug that is there.
+    /// The key of the selected bug.
     #[inline]
     pub fn selected() -> u64 {
         SELECTED.load(Ordering::Relaxed)

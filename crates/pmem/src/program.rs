@@ -1,16 +1,16 @@
-//! Memory of the program that a preloaded library serves: its pointers may be anything, so each
-//! copy has a landing pad (docs/adr/0048-program-memory.md).
+//! Memory of the program that a preloaded library serves. Its pointers may be invalid, so each copy
+//! has a landing pad (docs/adr/0048-program-memory.md).
 
 use crate::access::copy::Copier;
 use crate::access::landing;
 pub use crate::error::BadAddress;
 
-/// SIGSEGV and SIGBUS are the face's from now on: its handlers call [`land`] first.
+/// Leaves SIGSEGV and SIGBUS to the face, whose handlers call [`land`] first.
 pub fn leave_faults_to_face() {
     landing::leave_to_face();
 }
 
-/// Goes on behind a copy that faulted, or with zeros where the medium has lost a page; answers
+/// Continues behind a copy that faulted, or with zeros where the medium has lost a page. Returns
 /// whether the fault was one of these. Async-signal-safe.
 ///
 /// # Safety
@@ -24,8 +24,8 @@ pub unsafe fn land(
     unsafe { landing::land(signal, info, context) }
 }
 
-/// Says on stderr that a store, or a load, that [`land`] does not know was refused by a closed
-/// pool, if that is what it was. Async-signal-safe.
+/// Reports on stderr a store or load that a closed pool refused, if [`land`] did not handle the
+/// fault and that is its cause. Async-signal-safe.
 ///
 /// # Safety
 /// The arguments of a signal handler, as for [`land`].
@@ -38,7 +38,7 @@ pub unsafe fn tell_of_stray(
     unsafe { landing::tell_of_stray(signal, info, context) };
 }
 
-/// Copies from an address of the program's.
+/// Copies from an address of the program.
 ///
 /// # Errors
 /// [`BadAddress`].
@@ -51,14 +51,14 @@ pub fn copy_in(to: &mut [u8], from: usize) -> Result<(), BadAddress> {
         .map_err(|(done, _)| BadAddress { done })
 }
 
-/// Copies to an address of the program's.
+/// Copies to an address of the program.
 ///
 /// # Errors
 /// [`BadAddress`].
 ///
 /// # Safety
-/// The program asked for these bytes to be stored there: nothing of this process but the program's
-/// own may lie there.
+/// The program asked for these bytes to be stored there, and nothing else of this process lies
+/// there.
 #[inline]
 pub unsafe fn copy_out(to: usize, from: &[u8]) -> Result<(), BadAddress> {
     let target = std::ptr::with_exposed_provenance_mut::<u8>(to);

@@ -1,9 +1,9 @@
-//! System calls of a signal handler, by the instruction and not by libc: a face may have patched
-//! libc's, and would take a call from a handler's stack for the program's.
+//! System calls of a signal handler, by the instruction instead of libc. A face may have patched
+//! libc, and would mistake a call on a handler's stack for the program's.
 
 use std::arch::asm;
 
-/// Makes a system call and gives the kernel's answer (a negative errno if it refuses).
+/// Makes a system call and returns the kernel's answer: a negative errno if it fails.
 ///
 /// # Safety
 /// The rules of the system call itself.

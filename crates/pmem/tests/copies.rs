@@ -31,7 +31,7 @@ impl Pair {
         }
     }
 
-    /// Bytes that were not used in the call before.
+    /// Bytes that differ from those of the previous call.
     fn fresh(&mut self, len: usize) -> Vec<u8> {
         self.next = self.next.wrapping_add(41);
         (0..len)
@@ -110,13 +110,13 @@ fn copy_nt_as_a_vec() {
 #[test]
 fn copy_out_as_a_vec() {
     sweep(|pair, off, len| {
-        // Guard bytes show a store beside the buffer.
+        // Guard bytes show stores beside the buffer.
         for lead in [0, 1, 16] {
             let mut buffer = vec![0xee; len + 128];
             let to = &mut buffer[64 + lead..][..len];
             pair.mem.copy_out(off as u64, to).unwrap();
             assert_eq!(to, &pair.model[off..off + len], "at {off}");
-            // With another range coming nearer: shorter, as long, longer.
+            // Prefetched ranges: shorter, as long, longer.
             for next in [0..0, 64..164, 4096..8192] {
                 to.fill(0xdd);
                 pair.mem.copy_out_before(off as u64, to, next).unwrap();
@@ -208,7 +208,7 @@ fn accesses_outside_or_misaligned_panic() {
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
         assert!(outcome.is_err(), "{what} was let through");
     }
-    // The last of each kind is let through.
+    // The last offset of each kind is accepted.
     mem.store(4088, 1);
     mem.store_pair(4080, [1, 2]);
     mem.write(4080, &[3, 4]);
@@ -217,7 +217,7 @@ fn accesses_outside_or_misaligned_panic() {
     mem.flush(4096, 0);
     mem.zero_nt(4096, 0);
     assert_eq!(mem.load(4080), 3);
-    // And a load that may be of anything is of nothing.
+    // A load at any offset returns nothing where there is no word.
     let there = [4080, 4081, 4096, u64::MAX - 7].map(|off| mem.load_if_there(off));
     assert_eq!(there, [3, 0, 0, 0]);
 }
@@ -260,16 +260,16 @@ fn counters_count_what_was_asked_for() {
 fn futex_wakes_and_times_out() {
     use std::time::{Duration, Instant};
     let mem = Pmem::private(4096);
-    // Another value: returns at once. The high half does not matter.
+    // With another value the call returns at once; the high half does not matter.
     let start = Instant::now();
     mem.store(64, 5 << 32 | 1);
     mem.futex_wait(64, 2, Duration::from_secs(20));
     assert!(start.elapsed() < Duration::from_secs(10));
-    // The same value: until the time is over.
+    // With the same value it returns when the time is over.
     let start = Instant::now();
     mem.futex_wait(64, 1, Duration::from_millis(30));
     assert!(start.elapsed() >= Duration::from_millis(25));
-    // Woken.
+    // It returns when woken.
     let start = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -1,6 +1,5 @@
-//! Goal: an emulated medium charges the right accesses to the right thread. Method: counts. A delay
-//! is only tested to be no shorter than it has to be, because a busy machine makes all of them
-//! longer.
+//! Goal: an emulated medium charges the right accesses to the right thread. Method: counts. Delays
+//! are tested for their least length alone, because a busy machine lengthens all of them.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use pmem::{Charged, Emulation, MapOptions, Pmem, ProtectMode};
 
 const KIB: u64 = 1024;
 
-/// Stores are made without windows here.
+/// Options without protection: stores need no window here.
 fn unprotected() -> MapOptions {
     MapOptions {
         protect: ProtectMode::None,
@@ -20,14 +19,14 @@ fn of(text: &str) -> Emulation {
     text.parse().expect(text)
 }
 
-/// Something of each, so small that it takes no time.
+/// An emulation of every property, with negligible delays.
 fn counted() -> Pmem {
     Pmem::private(256 * KIB).emulating(of("read=1ns,barrier=1ns,write-bandwidth=1T"))
 }
 
 /// The charges for a piece of work.
 fn charge(mem: &Pmem, work: impl FnOnce(&Pmem)) -> Charged {
-    // The line that the thread read last is not charged again: one that no work here reads.
+    // The line read last is not charged again, so this reads a line that no test uses.
     mem.load(128 * KIB);
     let before = mem.charged();
     work(mem);
@@ -69,8 +68,8 @@ fn each_line_that_is_read_is_charged() {
     assert_eq!(reads(|mem| _ = mem.load_cached(8)), 0);
 }
 
-/// A thread has the line that it read last in its cache; a line that it read before that may be
-/// gone.
+/// Goal: the line that a thread read last is in its cache and free; an earlier line may be gone,
+/// and is charged.
 #[test]
 fn words_of_one_line_are_charged_once() {
     let one_line = |mem: &Pmem| {
@@ -94,7 +93,7 @@ fn words_of_one_line_are_charged_once() {
             .for_each(drop)),
         4
     );
-    // Another thread has it not.
+    // Another thread does not have the line.
     let mem = counted();
     mem.load(0);
     let before = mem.charged().lines_read;
@@ -145,7 +144,7 @@ fn another_pool_of_the_process_is_as_fast_as_ever() {
     assert_eq!(off.charged(), Charged::default());
 }
 
-/// No shorter than asked for, all together.
+/// Goal: all delays together last at least as long as asked for.
 #[test]
 fn delays_add_up() {
     let mem = Pmem::private(256 * KIB).emulating(of("read=20us,barrier=30us,write-bandwidth=1M"));
@@ -160,12 +159,12 @@ fn delays_add_up() {
     assert!(block >= Duration::from_micros(1270), "{block:?}");
     let barriers = took(&|| (0..100).for_each(|_| mem.fence()));
     assert!(barriers >= Duration::from_micros(2990), "{barriers:?}");
-    // 4 KiB at 1 MB/s, but for what the queue takes.
+    // The time of 4 KiB at 1 MB/s, less that of the queue.
     let written = took(&|| mem.zero_nt(0, 4096));
     assert!(written >= Duration::from_micros(4094), "{written:?}");
 }
 
-/// Two mappings of a file share its bandwidth by a word in it, as two processes do.
+/// Goal: two mappings of a file share its bandwidth through a word in it, as two processes do.
 #[test]
 fn bandwidth_is_shared_by_a_word() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -185,16 +184,16 @@ fn bandwidth_is_shared_by_a_word() {
             scope.spawn(move || (0..10).for_each(|_| mem.zero_nt(at, 4096)));
         }
     });
-    // 80 KiB at 10 MB/s.
+    // The time of 80 KiB at 10 MB/s.
     let both = start.elapsed();
     assert!(both >= Duration::from_micros(8190), "{both:?}");
     assert!(first.load(0) > 0);
-    // A process that no longer shares the bandwidth does not wait for the others.
+    // A process that no longer shares the bandwidth does not wait for others.
     let busy = first.load(0);
     second.share_bandwidth(None);
     second.zero_nt(4096, 64);
     assert_eq!(first.load(0), busy);
-    // A time that a machine left there when it was turned off holds nobody up.
+    // A time left over from before a reboot delays nobody.
     first.store(0, u64::MAX / 2);
     first.zero_nt(4096, 64);
     assert!(first.load(0) < u64::MAX / 2);

@@ -1,7 +1,6 @@
-//! Goal: a medium that vanishes under a mapping is an error to the call, never
-//! the end of the process, and other signals go where they went before.
-//! Method: truncate the pool's file under its mapping; and children that fault
-//! on purpose.
+//! Goal: a medium that vanishes under a mapping is an error of the call and never ends the process,
+//! and other signals reach their previous handlers. Method: the pool's file is truncated under its
+//! mapping; children fault on purpose.
 
 use std::fs::OpenOptions;
 use std::os::unix::process::ExitStatusExt;
@@ -12,7 +11,7 @@ use pmem::{Fault, MapOptions, Pmem, ProtectMode, Side};
 
 const LEN: u64 = 64 << 10;
 
-/// Stores are made without windows here.
+/// Options without protection: stores need no window here.
 fn unprotected() -> MapOptions {
     MapOptions {
         protect: ProtectMode::None,
@@ -104,7 +103,7 @@ fn single_loads_and_stores_go_on_with_zeros() {
         assert_eq!(pool.mem.failed(), Some(off), "{what}");
         let loads = ["load", "read", "load_pair"].contains(what);
         assert_eq!(pool.mem.lost_store(), !loads, "{what}");
-        // The first failure is the one that is told.
+        // The first failure is the one reported.
         pool.mem.load(LEN - 8);
         assert_eq!(pool.mem.failed(), Some(off), "{what}");
         assert_eq!(pool.mem.load(8), 9, "the rest is still the file");
@@ -138,7 +137,7 @@ fn many_threads_fault_at_once() {
                 }
             });
         }
-        // The registry changes meanwhile.
+        // The registry changes at the same time.
         scope.spawn(|| {
             for _ in 0..50 {
                 drop(self::pool());
@@ -181,7 +180,7 @@ fn child_bad_pointer() {
 #[test]
 #[ignore = "run as a child"]
 fn child_sent_sigbus() {
-    // Rust's own handler lets a sent one pass by.
+    // Rust's own handler ignores a sent signal.
     // SAFETY: the default disposition is always valid.
     unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
     let _pool = pool();
@@ -273,7 +272,7 @@ fn child_older_handler() {
     // SAFETY: the handler makes the page readable.
     let value = unsafe { page.cast::<u64>().read_volatile() };
     assert_eq!((value, CALLS.load(Ordering::SeqCst)), (0, 1));
-    // A bad buffer in a copy is ours, not the older handler's.
+    // A bad buffer of a copy is handled here, not by the older handler.
     // SAFETY: takes the right to read away again.
     unsafe { libc::mprotect(page, 4096, libc::PROT_NONE) };
     // SAFETY: no reference to valid memory, as a program's bad pointer is not;

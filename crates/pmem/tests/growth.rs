@@ -1,6 +1,6 @@
-//! Goal: a mapping with address space kept for it grows where it is, by this process or another,
-//! while other threads use it; what can't grow says why, and stays as it was. Method: files on
-//! tmpfs and private memory, made longer; children with a limit.
+//! Goal: a mapping with reserved address space grows in place, by this process or another, while
+//! other threads use it; one that can't grow gives the reason and is unchanged. Method: files on
+//! tmpfs and private memory are lengthened; children have a limit.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::MetadataExt;
@@ -30,7 +30,7 @@ fn create(path: &Path, len: u64, reserve: u64) -> Pmem {
     Pmem::create(path, len, false, true, &growing(reserve)).unwrap()
 }
 
-/// Whether the last word before `end` can be used; a word behind it must be refused.
+/// Checks that the last word before `end` can be used, and that a word behind it is refused.
 fn ends_at(mem: &Pmem, end: u64) {
     assert_eq!(mem.len(), end);
     mem.store(end - 8, end);
@@ -53,7 +53,7 @@ fn it_grows_where_it_is() {
     ends_at(&mem, 4 * MIB);
     mem.store(4096, 77);
     let base = mem.addresses().start;
-    // No multiple of 2 MiB, nor of a page.
+    // Lengths that are no multiple of 2 MiB, or of a page.
     for len in [5 * MIB, 5 * MIB + 4096, 5 * MIB + 8192 + 64, 64 * MIB] {
         mem.lengthen(len, false).unwrap();
         assert_eq!(mem.load(len - 72), 0, "what is new is zeros");
@@ -93,7 +93,7 @@ fn what_another_made_longer_is_reached() {
         assert_eq!(mem.len(), MIB);
         mem.extend(8 * MIB).unwrap();
         assert_eq!((mem.len(), mem.load(7 * MIB)), (8 * MIB, 5));
-        // Once more, and to what is there.
+        // Growing again, and to the present length, changes nothing.
         mem.extend(8 * MIB).unwrap();
         mem.extend(MIB).unwrap();
         assert_eq!(mem.len(), 8 * MIB);
@@ -128,20 +128,20 @@ fn what_can_not_grow_says_why_and_stays() {
 
     let mem = Pmem::open(&path, &growing(1 << 45)).unwrap();
     assert!(mem.room() > 1 << 44, "{:#x}", mem.room());
-    // The file is no longer than that.
+    // The file is shorter.
     let short = mem.extend(2 * MIB).unwrap_err();
     assert!(
         matches!(short, Error::TooSmall { len: MIB, .. }),
         "{short:?}"
     );
-    // No medium is so large, and the file keeps its length.
+    // No medium is so large; the file keeps its length.
     let full = mem.lengthen(1 << 44, false).unwrap_err();
     assert!(matches!(full, Error::NoSpace { .. }), "{full:?}");
     assert_eq!(std::fs::metadata(&path).unwrap().len(), MIB);
     ends_at(&mem, MIB);
     mem.lengthen(2 * MIB, false).unwrap();
     ends_at(&mem, 2 * MIB);
-    // Another file has its name.
+    // The name belongs to another file.
     std::fs::rename(&path, dir.path().join("elsewhere")).unwrap();
     drop(create(&path, 16 * MIB, 0));
     for refused in [mem.extend(3 * MIB), mem.lengthen(3 * MIB, false)] {
@@ -170,7 +170,7 @@ fn threads_use_what_is_there_while_it_grows() {
                 }
             });
         }
-        // Two that make it longer for this mapping at once.
+        // Two threads lengthen the same mapping at once.
         for _ in 0..2 {
             let (mem, second) = (&mem, &second);
             scope.spawn(move || {
@@ -186,7 +186,7 @@ fn threads_use_what_is_there_while_it_grows() {
     ends_at(&mem, 128 * STEP);
 }
 
-/// A medium that fails in what was added is met as elsewhere: zeros, and it is told.
+/// Goal: a failure of the medium in the new part gives zeros and is reported, as elsewhere.
 #[test]
 fn the_new_end_may_fail_too() {
     let (_dir, path) = place();
@@ -227,7 +227,7 @@ fn child_with_a_limit() {
     assert!((2 << 30..=4 << 30).contains(&room), "{room:#x}");
     mem.lengthen(3 * MIB, false).unwrap();
     ends_at(&mem, 3 * MIB);
-    // A second one gets less, and both work.
+    // A second mapping gets less, and both work.
     let second = Pmem::open(&path, &growing(1 << 40)).unwrap();
     assert!(second.room() >= 3 * MIB);
     let rest = std::hint::black_box(vec![1u8; 64 << 20]);

@@ -1,6 +1,5 @@
-//! Goal: a byte lock lives exactly as long as the address space that took it.
-//! Method: locks of this process, of forked children and of child processes
-//! that are killed, seen through a prober.
+//! Goal: a byte lock lives exactly as long as the address space that took it. Method: a prober sees
+//! locks of this process, of forked children, and of child processes that are killed.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,8 +11,8 @@ use pmem::slots::{ByteLock, Probe, Prober};
 
 const BYTE: u64 = (1 << 62) + 5;
 
-/// A pool's file, and the right to be the only test that runs: a fork in one
-/// would take along a descriptor that another one has open for a moment.
+/// A pool's file, and the right to be the only running test: a fork in another would inherit a
+/// descriptor that is open for a moment.
 struct Alone {
     dir: tempfile::TempDir,
     _turn: MutexGuard<'static, ()>,
@@ -60,7 +59,7 @@ fn a_lock_needs_no_descriptor() {
     let (_alone, path) = file();
     let before = descriptors_of(&path);
     let lock = exclusive(&path, BYTE).unwrap();
-    // Where the mapping does not keep the description (overlayfs), one stays.
+    // Where the mapping does not keep the description (overlayfs), one descriptor stays open.
     let kept = descriptors_of(&path) - before;
     assert!(kept <= 1);
     let stacked = !["ext4", "tmpfs", "xfs", "btrfs"].contains(&file_system(&path).as_str());
@@ -68,7 +67,7 @@ fn a_lock_needs_no_descriptor() {
         kept == 0 || stacked,
         "the mapping should keep the lock here"
     );
-    // Any close of the file drops classic record locks; not this one.
+    // Any close of the file drops classic record locks, but not this one.
     drop(std::fs::File::open(&path).unwrap());
     let prober = Prober::open(&path).unwrap();
     assert_eq!(prober.probe(BYTE).unwrap(), Probe::HeldBy(0));
@@ -130,7 +129,7 @@ fn a_forked_child_neither_holds_nor_drops_it() {
     assert_eq!(prober.probe(BYTE).unwrap(), Probe::Free);
 }
 
-/// Waits for a child; whether it exited by itself with 0.
+/// Waits for a child. Returns whether it exited with 0.
 fn reap(pid: libc::pid_t) -> bool {
     let mut status = 0;
     // SAFETY: a child of ours, and a valid place for its status.
@@ -138,7 +137,7 @@ fn reap(pid: libc::pid_t) -> bool {
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
 }
 
-/// A process that holds the lock until it is killed (also if the test fails).
+/// A process that holds the lock until it is killed, even if the test fails.
 struct Holder(Child);
 
 impl Holder {

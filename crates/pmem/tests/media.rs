@@ -1,5 +1,5 @@
-//! Goal: pools are made and opened as asked, the medium is what it is said to
-//! be, and every refusal has its own cause.
+//! Goal: pools are created and opened as requested, the medium is reported correctly, and every
+//! refusal has its own cause.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use pmem::{Durability, Error, FlushInstr, FlushMode, MapOptions, MediumKind, Pme
 
 const MIB: u64 = 1 << 20;
 
-/// Stores are made without windows here.
+/// Options without protection: stores need no window here.
 fn unprotected() -> MapOptions {
     MapOptions {
         protect: ProtectMode::None,
@@ -150,7 +150,7 @@ fn flush_modes_by_name() {
     assert!("never".parse::<FlushMode>().is_err());
 }
 
-/// Kilobytes of the mapping of `path` that are dirty, after smaps.
+/// Kilobytes of the mapping of `path` that are dirty, from smaps.
 fn dirty_kib(path: &Path) -> u64 {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let name = path.to_str().unwrap();
@@ -166,7 +166,7 @@ fn dirty_kib(path: &Path) -> u64 {
 
 #[test]
 fn a_durable_plain_file_is_synced_at_the_fence() {
-    // Beside the build's output: more likely to be on a disk than /tmp.
+    // The directory of the build's output is more likely on a disk than /tmp.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("pool");
     let options = MapOptions {
@@ -191,7 +191,7 @@ fn a_durable_plain_file_is_synced_at_the_fence() {
         ("zero_nt", |m, off| m.zero_nt(off, 64)),
     ];
     for (i, (what, act)) in acts.iter().enumerate() {
-        // Far apart, because a sync takes whole folios along.
+        // The ranges are far apart, because a sync takes whole folios.
         act(&mem, (4 * i as u64 + 1) * MIB);
         act(&mem, (4 * i as u64 + 3) * MIB);
         let dirty = dirty_kib(&path);
@@ -204,9 +204,9 @@ fn a_durable_plain_file_is_synced_at_the_fence() {
     assert_eq!(plain.medium().durability, Durability::Process);
 }
 
-/// Goal: nobody who writes first waits for the kernel to zero a page, and who waits for that now is
-/// told how far it is. Method: all of a new pool on tmpfs is in this process's memory, and what was
-/// told.
+/// Goal: the first write never waits for the kernel to zero a page, and the creator is told about
+/// progress. Method: all pages of a new pool on tmpfs are in this process's memory; the reports are
+/// compared.
 #[test]
 fn a_new_pool_is_all_there() {
     let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {

@@ -1,5 +1,5 @@
-//! Goal: an observer sees every access, in order, before it is done, and
-//! decides whether it is.
+//! Goal: an observer sees every access, in order and before it is done, and decides whether it is
+//! done.
 #![cfg(feature = "record")]
 
 use std::panic::Location;

@@ -1,7 +1,6 @@
-//! Goal: every page that was stored to is told, once, and no other that matters; what is not
-//! watched is said to be unknown. Method: a file on tmpfs, mapped, stored to by this process and by
-//! the kernel in its place, and the answer compared with what was done. Skipped, and said so, where
-//! the kernel has no such thing (before 6.7).
+//! Goal: every page that was stored to is reported once, with no other page that matters, and pages
+//! that are not watched are reported as unknown. Method: a file on tmpfs is mapped and stored to,
+//! by this process and by the kernel. Skipped where the kernel lacks the feature (before 6.7).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -77,7 +76,7 @@ fn what_was_stored_is_told_once() {
         assert_eq!(watched.take(), stored, "round {round}");
         assert_eq!(watched.take(), BTreeSet::new(), "round {round}, again");
     }
-    // All of it: more parts than one question gets an answer for, and then one whole.
+    // Pages with more parts than one question can answer, and then one whole range.
     let even: BTreeSet<usize> = (0..PAGES).step_by(2).collect();
     even.iter().for_each(|&page| watched.store(page, 1));
     assert_eq!(watched.take(), even);
@@ -85,7 +84,7 @@ fn what_was_stored_is_told_once() {
     assert_eq!(watched.take(), (0..PAGES).collect());
 }
 
-/// Pages that are only read must not be told for ever; stores through the kernel count.
+/// Goal: pages that are only read are not reported for ever; stores by the kernel count.
 #[test]
 fn reads_and_the_kernels_stores() {
     let Some(mut watched) = Watched::new() else {
@@ -119,7 +118,7 @@ fn what_is_not_watched_is_unknown() {
         return;
     };
     watched.store(3, 1);
-    // A mapping in its place, of the same file: what is stored there is not noted.
+    // A new mapping of the same file over the old one: stores to it are not noted.
     let piece = pmem::view::Piece {
         at: 0,
         off: 0,

@@ -1,8 +1,8 @@
-//! Goal: a closed pool is stored to inside a write window and nowhere else, whichever thread tries,
-//! in a handler, in a child, or by way of the kernel; and what is refused is told of. Method:
-//! stores that may be refused, by an instruction with a landing; the same tests for each
-//! protection. With none the stores arrive, which shows that they are made. Children that make a
-//! stray store for good.
+//! Goal: a closed pool can be stored to only inside a write window: not from another thread, a
+//! handler, a child, or by way of the kernel; each refusal is reported. Method: stores that may be
+//! refused have a landing behind their instruction; the same tests run with each protection.
+//! Without one the stores succeed, which shows that they happen. Children make stray stores that
+//! kill them.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -20,7 +20,7 @@ struct Pool {
     base: usize,
 }
 
-/// Its file has no name any more, so that a child that is killed leaves nothing.
+/// The file has no name any more, so that a killed child leaves nothing.
 fn pool(protect: ProtectMode) -> Pool {
     pool_in(tempfile::tempdir().unwrap().path(), protect)
 }
@@ -39,7 +39,7 @@ fn pool_in(dir: &Path, protect: ProtectMode) -> Pool {
     Pool { mem, base }
 }
 
-/// Returns whether a store of the program's to the pool, outside the crate, arrives.
+/// Returns whether a store by the program, outside of the crate, reaches the pool.
 fn stores(base: usize, off: usize) -> bool {
     // SAFETY: nothing but a pool lies there, whose accesses are atomic or assembly.
     unsafe { program::copy_out(base + off, &[0xa5; 8]) }.is_ok()
@@ -49,7 +49,7 @@ fn loads(base: usize, off: usize) -> bool {
     program::copy_in(&mut [0; 8], base + off).is_ok()
 }
 
-/// This thread's stores arrive only in windows, which nest.
+/// Goal: this thread's stores succeed only in windows, which nest.
 fn windows_open_and_close(protect: ProtectMode) {
     let pool = pool(protect);
     let open = pool.mem.protection() == Protection::None;
@@ -75,8 +75,7 @@ fn windows_open_and_close(protect: ProtectMode) {
     assert_eq!(pool.mem.load(8), 1);
 }
 
-/// Calls in a burst share one window, and after it the pool is closed, also when it ends with a
-/// panic.
+/// Goal: calls in a burst share one window, after which the pool is closed, also after a panic.
 fn a_burst_is_one_window(protect: ProtectMode) {
     let pool = pool(protect);
     let open = pool.mem.protection() == Protection::None;
@@ -103,8 +102,8 @@ fn a_burst_is_one_window(protect: ProtectMode) {
     assert_eq!(stores(pool.base, 0), open);
 }
 
-/// The part that a pool has grown by is closed as the rest is, also while a thread is in a window.
-/// That thread may use all of it.
+/// Goal: the part by which a pool has grown is closed like the rest, also while a thread is in a
+/// window. That thread may use all of it.
 fn what_it_grows_by_is_closed(protect: ProtectMode) {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let options = MapOptions {
@@ -116,7 +115,7 @@ fn what_it_grows_by_is_closed(protect: ProtectMode) {
     let mem = Pmem::create(&path, LEN, false, true, &options).unwrap();
     let base = mem.addresses().start as usize;
     let open = mem.protection() == Protection::None;
-    // Sparse: space is given in a window, whose end closes all.
+    // The file is sparse: space is given in a window, whose end closes all.
     mem.lengthen(2 * LEN, true).unwrap();
     for off in (0..2 * LEN as usize).step_by(4096) {
         assert_eq!(stores(base, off), open, "{off:#x}");
@@ -138,7 +137,7 @@ fn what_it_grows_by_is_closed(protect: ProtectMode) {
     assert_eq!((mem.load(3 * LEN - 8), mem.failed()), (3, None));
 }
 
-/// A panic in a window closes it.
+/// Goal: a panic in a window closes it.
 fn a_window_ends_with_a_panic(protect: ProtectMode) {
     let pool = pool(protect);
     let open = pool.mem.protection() == Protection::None;
@@ -150,8 +149,8 @@ fn a_window_ends_with_a_panic(protect: ProtectMode) {
     assert_eq!(stores(pool.base, 0), open);
 }
 
-/// Threads older and younger than the pool; an older one that has not entered may not even load,
-/// where keys tell threads apart.
+/// Goal: no thread can store, older or younger than the pool. With keys, an older thread that has
+/// not entered can't load either.
 fn no_thread_stores(protect: ProtectMode) {
     let (tell, told) = mpsc::channel::<usize>();
     let (enter, entered) = mpsc::channel::<&'static Pmem>();
@@ -183,9 +182,9 @@ fn no_thread_stores(protect: ProtectMode) {
     assert_eq!(pool.mem.load(64), 7);
 }
 
-/// A thread that has left a window is shut out, whichever thread is still in one, and shuts out
-/// nobody else. (A thread that is made in a window has its maker's rights; the engine makes none
-/// there that outlives it.)
+/// Goal: a thread that has left its window can't store while another is still in one, and does not
+/// close that one. (A thread made in a window inherits its maker's rights; the engine makes none
+/// there that outlives the window.)
 fn a_window_is_its_threads_own(protect: ProtectMode) {
     let pool = pool(protect);
     let open = pool.mem.protection() == Protection::None;
@@ -215,10 +214,10 @@ extern "C" fn on_signal(_: libc::c_int) {
     SEEN.store(seen, Ordering::SeqCst);
 }
 
-/// A handler that comes in the middle of a window has no right to the pool, by keys; and the window
-/// goes on behind it.
+/// Goal: a handler that interrupts a window has no right to the pool, by keys; the window continues
+/// behind it.
 fn a_handler_is_outside(protect: ProtectMode) {
-    // In a process of its own: handlers belong to all tests.
+    // Handlers belong to the whole process, so this test has a child of its own.
     let status = life::in_child(|| {
         let pool = pool(protect);
         BASE.store(pool.base, Ordering::SeqCst);
@@ -255,9 +254,9 @@ extern "C" fn on_signal_store(_: libc::c_int) {
     mem.store(256, mem.load(256) + 1);
 }
 
-/// Goal: a handler that comes into a window, and comes to the pool by itself, has windows of its
-/// own, and leaves the one that it came into as it was. Method: it comes twice in a window, with
-/// one inside of it between; then the pool is closed.
+/// Goal: a handler that interrupts a window and calls the engine has windows of its own, and leaves
+/// the interrupted one unchanged. Method: it runs twice in a window, with an inner window between;
+/// then the pool is closed.
 fn a_handler_has_its_own_windows(protect: ProtectMode) {
     let status = life::in_child(|| {
         let pool: &'static Pool = Box::leak(Box::new(pool(protect)));
@@ -281,7 +280,7 @@ fn a_handler_has_its_own_windows(protect: ProtectMode) {
     assert_eq!(status, 0);
 }
 
-/// The kernel does not store there for the program either.
+/// Goal: the kernel does not store to the pool for the program either.
 fn system_calls_get_efault(protect: ProtectMode) {
     let pool = pool(protect);
     let open = pool.mem.protection() == Protection::None;
@@ -302,7 +301,7 @@ fn system_calls_get_efault(protect: ProtectMode) {
     assert_eq!(read(), if open { Ok(()) } else { refused });
 }
 
-/// A buffer in the pool, where a copy out of it is to go, is the program's bad address.
+/// Goal: a copy out to a buffer inside the pool is the program's bad address.
 fn a_copy_out_into_the_pool_is_a_bad_address(protect: ProtectMode) {
     let pool = pool(protect);
     let open = pool.mem.protection() == Protection::None;
@@ -320,15 +319,15 @@ fn a_copy_out_into_the_pool_is_a_bad_address(protect: ProtectMode) {
     }
 }
 
-/// A child of fork has the pool closed, opens and closes it by itself, and changes nothing of its
-/// parent's windows.
+/// Goal: a forked child has the pool closed, opens and closes it by itself, and changes no window
+/// of its parent.
 fn a_child_is_closed(protect: ProtectMode) {
     let pool = pool(protect);
     let open = pool.mem.protection() == Protection::None;
     let window = pool.mem.window();
     let (parked, go_on) = (mpsc::channel::<()>(), mpsc::channel::<()>());
     std::thread::scope(|scope| {
-        // The fork comes while another thread is in a window.
+        // The fork happens while another thread is in a window.
         let mem = &pool.mem;
         scope.spawn(move || {
             mem.enter();
@@ -339,8 +338,7 @@ fn a_child_is_closed(protect: ProtectMode) {
         parked.1.recv().unwrap();
         drop(window);
         let status = life::in_child(|| {
-            // The first window of a child closes those that threads which it does not have had left
-            // open.
+            // The child's first window closes those of threads that it does not have.
             drop(pool.mem.window());
             let before = stores(pool.base, 0);
             let window = pool.mem.window();
@@ -355,8 +353,8 @@ fn a_child_is_closed(protect: ProtectMode) {
     assert_eq!(stores(pool.base, 0), open);
 }
 
-/// Threads that open and close windows all the time never find them closed, and in the end the pool
-/// is.
+/// Goal: threads that open and close windows all the time never find them closed, and at the end
+/// the pool is closed.
 fn many_threads_at_once(protect: ProtectMode) {
     let pool = pool(protect);
     let open = pool.mem.protection() == Protection::None;
@@ -378,7 +376,7 @@ fn many_threads_at_once(protect: ProtectMode) {
     assert_eq!(stores(pool.base, 0), open);
 }
 
-/// The end of a process, and what it says.
+/// Goal: a stray store ends the process, with a message.
 fn a_stray_store_kills_and_says_so(protect: ProtectMode) {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_stray_store", "--ignored"])
@@ -452,7 +450,7 @@ for_each_protection!(
     a_stray_store_kills_and_says_so,
 );
 
-/// A protection that is asked for and can't be had is an error that says so; `auto` takes what
+/// Goal: a requested protection that is not available is an error that says so; `auto` takes what
 /// there is.
 #[test]
 fn auto_takes_what_there_is() {

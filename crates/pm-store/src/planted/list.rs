@@ -1,4 +1,4 @@
-//! The list of all planted bugs: the only one.
+//! The list of all planted bugs.
 
 use super::site::Rule::{
     AllButFirst, Cached, FirstLine, FlushedFirst, LastPart, LastWordFirst, LengthAlone, OnlyFirst,
@@ -12,9 +12,9 @@ use Plant::{Inline, Sites};
 pub struct Bug {
     /// The name by which the source asks for it.
     pub name: &'static str,
-    /// The check that shows it.
+    /// The smallest check that finds it.
     pub needs: Needs,
-    /// The file system that had one like it, or the kind of place.
+    /// The file system that had a similar bug, or the kind of place.
     pub twin: &'static str,
     /// The fault that results.
     pub what: &'static str,
@@ -25,9 +25,9 @@ pub struct Bug {
 /// The place where a bug acts.
 #[derive(Clone, Copy, Debug)]
 pub enum Plant {
-    /// Sites, from outside.
+    /// Sites in the source, where the checker plants the bug from outside.
     Sites(&'static [Site]),
-    /// Where the source asks for it; why no site does.
+    /// An inline condition in the source; the text says why no site can stand for it.
     Inline(&'static str),
 }
 
@@ -36,7 +36,7 @@ const CHOICE: &str = "a question is not asked, or its answer not heeded";
 const VALUE: &str = "another value is stored, or another way taken";
 const WORK: &str = "a call is left out whose stores others need too";
 
-/// All that puts old words back, done late.
+/// A bug that makes all stores of an undo late, at a landmark.
 const fn undo_behind(file: &'static str, text: &'static str) -> [Site; 3] {
     [
         call("log_entry.rs", "put", "restore.words(off").behind(file, text),
@@ -45,14 +45,14 @@ const fn undo_behind(file: &'static str, text: &'static str) -> [Site; 3] {
     ]
 }
 
-/// The same, and the closing entry.
+/// A bug that makes all stores of an undo and its closing entry late, at a landmark.
 const fn undo_and_close_behind(file: &'static str, text: &'static str) -> [Site; 4] {
     let [first, second, third] = undo_behind(file, text);
     let fourth = call("undo.rs", "undo", "restore.close(").behind(file, text);
     [first, second, third, fourth]
 }
 
-/// The cases that a checker has to try.
+/// The cases that a checker must try to find a bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Power loss in one call, or after its return.
@@ -63,7 +63,8 @@ pub enum Needs {
     Kill,
     /// A second call, after one that was cut short and recovered.
     TwoCalls,
-    /// Two processes, one of which is stopped or killed among what they share in the runtime area.
+    /// Two processes, one of them stopped or killed while it changes shared state in the runtime
+    /// area.
     Tables,
     /// Two threads.
     Pair,

@@ -1,5 +1,5 @@
-//! Where a planted bug acts from outside the source: at stores, flushes, fences and log entries,
-//! named by their text. Nothing of such a bug is written at its place.
+//! Planted bugs that act from outside the source: at stores, flushes, fences and log entries, which
+//! their text names. The source itself has no trace of them.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ pub enum What {
     Fence,
     /// Puts words into a log.
     Log,
-    /// Stores, flushes and waits, whatever its line does.
+    /// All stores, flushes and fences of the line.
     Call,
 }
 
-/// How it goes wrong.
+/// The fault at a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// It is left out.
+    /// The action is left out.
     LeftOut,
     /// Only the first line of a range is flushed.
     FirstLine,
@@ -30,43 +30,44 @@ pub enum Rule {
     OnlyFirst,
     /// The first of several flushes between two fences of the thread is left out.
     AllButFirst,
-    /// Lines are counted by a range's length alone.
+    /// The count of lines is computed from the length alone, without the offset.
     LengthAlone,
-    /// The last line is left out if the range ends where in a line it began.
+    /// The last line is left out if the range ends at the offset within a line at which it began.
     SameOffset,
     /// A last line that the range does not fill is left out.
     LastPart,
-    /// The line is flushed before the store, not behind it.
+    /// The line is flushed before the store instead of after it.
     FlushedFirst,
     /// The last word of a line is stored before the others.
     LastWordFirst,
     /// One wide store becomes a store for each word.
     Torn,
-    /// Bytes meant to go past the caches go through them, and are not flushed.
+    /// Bytes that should go past the caches go through them and are not flushed.
     Cached,
-    /// Only this one of a line's words is left out.
+    /// Only this word of a line is left out.
     Word(u64),
-    /// It is done late: once the thread has been at the landmark, given as a site's file and text.
+    /// The action is delayed until the thread reaches the landmark, given as a site's file and
+    /// text.
     Behind(&'static str, &'static str),
 }
 
-/// A place in the source, and what goes wrong there.
+/// A place in the source, and the fault there.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
     /// The action there.
     pub what: What,
-    /// How it goes wrong.
+    /// The fault there.
     pub rule: Rule,
     /// The end of the source file's name; empty for any file.
     pub file: &'static str,
-    /// The function around it; empty for any.
+    /// The function that contains it; empty for any function.
     pub function: &'static str,
-    /// Code of its line, or lines; spaces do not count.
+    /// The code of its line or lines, compared without spaces.
     pub text: &'static str,
 }
 
 impl Site {
-    /// A site that is left out.
+    /// Creates a site whose action is left out.
     const fn new(
         what: What,
         file: &'static str,
@@ -83,18 +84,18 @@ impl Site {
         }
     }
 
-    /// The same site, got wrong in another way.
+    /// Replaces the site's fault.
     pub(super) const fn by(mut self, rule: Rule) -> Site {
         self.rule = rule;
         self
     }
 
-    /// The same site, done once the thread has been at a text of a file.
+    /// Delays the site's action until the thread reaches a text of a file.
     pub(super) const fn behind(self, file: &'static str, text: &'static str) -> Site {
         self.by(Rule::Behind(file, text))
     }
 
-    /// The place that the thread goes to first, if this is done late.
+    /// The landmark of a delayed site.
     #[must_use]
     pub fn landmark(&self) -> Option<Site> {
         match self.rule {
@@ -103,7 +104,7 @@ impl Site {
         }
     }
 
-    /// Where it is now: files, by their paths from the root of the tree, and lines.
+    /// The current places of the site: paths from the root of the tree, and lines.
     #[must_use]
     pub fn places(&self) -> Vec<(String, RangeInclusive<u32>)> {
         let mut places = Vec::new();
@@ -162,7 +163,7 @@ fn root() -> PathBuf {
     root.expect("a crate is two levels below the root").into()
 }
 
-/// The sources of all crates, but for this list and crates that have a list of their own.
+/// The sources of all crates, except this list and crates with lists of their own.
 pub(super) fn sources() -> Vec<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     let is_apart = |path: &Path| path != own && path.join("src/planted/list.rs").is_file();
@@ -185,7 +186,7 @@ pub(super) fn sources() -> Vec<PathBuf> {
     all
 }
 
-/// The lines of each function of that name, by indices; all lines without a name.
+/// The lines of each function of that name, by indices; all lines if the name is empty.
 fn functions(lines: &[&str], name: &str) -> Vec<RangeInclusive<usize>> {
     if name.is_empty() {
         return (!lines.is_empty())

@@ -1,5 +1,5 @@
-//! Goal: a bug in the list is one that can be planted, at a site or by a place in the source, and
-//! the other way round. Method: the list is compared with the sources of all crates.
+//! Goal: each bug of the list can be planted, at a site or inline, and each inline place has a bug
+//! in the list. Method: the list is compared with the sources of all crates.
 
 use super::site::sources;
 use super::{BUGS, Plant, Site};
@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Bugs that the source still asks for, at most: each is a condition to step over in the engine.
+/// The most bugs that the source may ask for: each costs the engine a condition to read past.
 const INLINE_MAX: usize = 50;
-/// Places that ask for them.
+/// The most places that may ask for them.
 const PLACES_MAX: usize = 51;
 
-/// How often the sources ask for each bug.
+/// The count of places in the sources that ask for each bug.
 fn asked_for() -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for path in sources() {
@@ -36,11 +36,11 @@ fn each_is_listed_once_and_told_of() {
     }
 }
 
-/// Also, their number may only become less.
+/// Inline bugs are those that the source asks for, and their number never rises.
 #[test]
 fn the_source_asks_for_those_that_are_inline() {
     let mut found = asked_for();
-    // Examples of how to ask.
+    // The documentation of `planted!` has this name as an example.
     found.remove("bug-x");
     let is_inline = |bug: &&super::Bug| matches!(bug.plant, Plant::Inline(_));
     let inline = BUGS.iter().filter(is_inline).map(|bug| bug.name);
@@ -67,8 +67,8 @@ fn each_site_is_there() {
     assert!(gone.is_empty(), "the source has no longer: {gone:#?}");
 }
 
-/// Whether the function around a line, counted from 1, passes its caller's place on: what it does
-/// then happens at another site.
+/// Returns whether the function around a line, counted from 1, is `#[track_caller]`: its actions
+/// then belong to the sites of its callers.
 fn passes_place_on(lines: &[&str], line: u32) -> bool {
     let is_head = |line: &&str| {
         let words: Vec<&str> = line.split_whitespace().take(3).collect();
@@ -80,7 +80,8 @@ fn passes_place_on(lines: &[&str], line: u32) -> bool {
     attributes.any(|line| line.trim() == "#[cfg_attr(feature = \"record\", track_caller)]")
 }
 
-/// A bug of a site that nothing happens at would be one that nothing finds.
+/// No site lies in a `#[track_caller]` function: its actions count as its callers', so that a bug
+/// planted there would never act.
 #[test]
 fn each_site_is_its_own_place() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -1,9 +1,8 @@
 //! Bulk copies that survive a fault: the assembly of `copy.s`, chosen once.
 //!
-//! Assembly, because the other side of a copy may be stored to by another
-//! process in the middle of it, which no Rust access but an atomic one may
-//! meet, and because only code whose every instruction is known can be left
-//! from a signal handler.
+//! They are assembly for two reasons: another process may store to the pool's side of a copy at any
+//! time, which Rust allows for atomic accesses alone; and a signal handler can leave only code
+//! whose every instruction is known.
 
 use std::arch::global_asm;
 use std::sync::OnceLock;
@@ -16,15 +15,15 @@ global_asm!(include_str!("copy.s"));
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Bytes not copied; 0 unless there was a fault.
+    /// Bytes not copied; 0 unless a fault ended the copy.
     pub left: usize,
     /// The address that faulted.
     pub address: usize,
 }
 
-/// to, from, bytes.
+/// Arguments: to, from, bytes.
 type CopyFn = unsafe extern "C" fn(*mut u8, *const u8, usize) -> Outcome;
-/// to, bytes (whole lines, not 0).
+/// Arguments: to, bytes (whole lines, not 0).
 type ZeroFn = unsafe extern "C" fn(*mut u8, usize);
 
 macro_rules! routines {
@@ -38,8 +37,8 @@ macro_rules! routines {
             fn pmem_zero_avx512(to: *mut u8, bytes: usize);
         }
 
-        /// The landing of the routine that `rip` is in, and the register in
-        /// which that routine keeps the bytes left. Async-signal-safe.
+        /// The landing of the routine that contains `rip`, and the register with its count of bytes
+        /// left. Async-signal-safe.
         pub(crate) fn landing(rip: usize) -> Option<(usize, Left)> {
             $(
                 let land = (&raw const $land).addr();
@@ -71,7 +70,7 @@ routines! {
     pmem_stream_avx512 pmem_stream_avx512_land Rdx
 }
 
-/// Checks that a byte can be read; the next instructions do not wait for it. `Err` is the address.
+/// Checks that a byte can be read, without waiting for it. `Err` is the address.
 #[inline]
 pub(crate) fn touch(at: *const u8) -> Result<(), usize> {
     // SAFETY: the routine loads one byte and stores nothing; where it is not there it lands.
@@ -90,14 +89,14 @@ pub(crate) struct Copier {
     zero: ZeroFn,
 }
 
-/// The set that copies several pages at once. On Zen 4 that was not measured, but streams within a
-/// page were, and lost.
+/// The set that copies several pages at once. It was not measured on Zen 4, where several streams
+/// within a page were slower.
 const PAGES: &str = "avx512, pages";
-/// Every one of Intel's with 64-byte vectors, and nobody else's.
+/// The family of all Intel CPUs with 64-byte vectors, and of no other maker's.
 const INTEL: u32 = 6;
 
 impl Copier {
-    /// The best for this CPU.
+    /// The best set for this CPU.
     pub(crate) fn best() -> Copier {
         static BEST: OnceLock<Copier> = OnceLock::new();
         *BEST.get_or_init(|| {
@@ -107,7 +106,7 @@ impl Copier {
         })
     }
 
-    /// Every set that this CPU can run, the best one last.
+    /// Every set that this CPU can run, in rising order of preference.
     pub(crate) fn all() -> Vec<(&'static str, Copier)> {
         let mut all = vec![(
             "sse2",
@@ -148,12 +147,12 @@ impl Copier {
         all
     }
 
-    /// Copies with cached stores, any alignment. `Err` is (bytes copied, the
-    /// address that faulted).
+    /// Copies with cached stores, at any alignment. `Err` has the bytes copied and the address that
+    /// faulted.
     ///
     /// # Safety
-    /// `to` may be stored to for `bytes`: it is the caller's own buffer or pool
-    /// memory; a fault on either side is allowed once the landing is installed.
+    /// `to` may be stored to for `bytes`: it is the caller's own buffer or pool memory. A fault on
+    /// either side is allowed once the landing is installed.
     #[inline]
     pub(crate) unsafe fn copy(
         &self,
@@ -171,9 +170,9 @@ impl Copier {
         unsafe { finish(to, from, bytes, outcome) }
     }
 
-    /// Copies whole lines with non-temporal stores; `to` is on a line. `Err` is
-    /// what was left and the address that faulted: the chunk that met it may
-    /// be in place in part, and [`finish`] goes on.
+    /// Copies whole lines with non-temporal stores; `to` is 64-aligned. `Err` has the bytes left
+    /// and the address that faulted. The chunk that faulted may be partly in place; [`finish`]
+    /// continues from there.
     ///
     /// # Safety
     /// The rules of [`Copier::copy`]; `to` is 64-aligned, `bytes` a multiple of 64.
@@ -209,8 +208,8 @@ impl Copier {
     }
 }
 
-/// After a fault in a vector routine: goes on byte by byte (cached stores) from
-/// the last whole chunk, so that the count is exact.
+/// Continues after a fault in a vector routine: byte by byte, with cached stores, from the last
+/// whole chunk, so that the count is exact.
 ///
 /// # Safety
 /// The rules of the copy that faulted, with its arguments.
@@ -226,7 +225,7 @@ pub(crate) unsafe fn finish(
     // SAFETY: the rest of the same two ranges.
     let exact = unsafe { pmem_copy_bytes(to.add(done), from.wrapping_add(done), outcome.left) };
     if exact.left == 0 {
-        // The fault has gone (the page came back): all is copied.
+        // The page is accessible again: all is copied.
         return Ok(());
     }
     Err((bytes - exact.left, exact.address))
@@ -234,7 +233,7 @@ pub(crate) unsafe fn finish(
 
 #[cfg(test)]
 mod tests {
-    //! Every routine that this CPU can run, on both sides of a bad page.
+    //! These tests run every routine that the CPU supports, on both sides of a bad page.
 
     use super::*;
     use crate::access::landing;
@@ -243,11 +242,11 @@ mod tests {
     const PAGE: usize = 4096;
     const READ_WRITE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
 
-    /// Room for the longest copy, and a few bytes more.
+    /// The greatest length of a copy, and a few bytes.
     const ROOM: usize = 37_000;
     const GOOD: usize = 10;
 
-    /// Good pages before one that can't be reached, and one good after.
+    /// Accessible pages, one inaccessible page, and one accessible page.
     fn pages() -> Mapping {
         landing::install();
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

@@ -7,17 +7,17 @@ use crate::Pmem;
 
 const PAGE: u64 = 4096;
 
-/// Pages flushed since the last fence of any thread. The lock is held through
-/// the msync: a thread whose pages another one's fence took away must not
-/// return from its own before they are on the disk.
+/// Pages flushed since the last fence of any thread. The lock is held through the msync: if the
+/// fence of one thread takes the pages of another, the other's fence must not return before they
+/// are on the disk.
 #[derive(Debug, Default)]
 pub(crate) struct DirtyRanges {
     ranges: Mutex<Vec<Range<u64>>>,
 }
 
 impl DirtyRanges {
-    /// Adds the pages of `off..off + len`, which have been stored to: what is added before could be
-    /// taken, and written to the disk as it was, by the fence of another thread.
+    /// Adds the pages of `off..off + len` after they were stored to. If a range were added before
+    /// its store, the fence of another thread could take it and write the old bytes to the disk.
     #[cold]
     pub(crate) fn add(&self, off: u64, len: u64) {
         if len == 0 {
@@ -34,7 +34,7 @@ impl DirtyRanges {
         }
     }
 
-    /// Writes all of it to the disk. An error there marks the mapping failed.
+    /// Writes all dirty ranges to the disk. An error marks the mapping as failed.
     #[cold]
     pub(crate) fn sync(&self, mem: &Pmem) {
         let mut ranges = self.ranges.lock().unwrap_or_else(|e| e.into_inner());
@@ -62,9 +62,8 @@ mod tests {
 
     type Store = fn(&Pmem);
 
-    /// Goal: a fence of another thread can't take a range of which something is stored later.
-    /// Method: the ranges are locked as that fence locks them; whoever stores gets as far as having
-    /// stored.
+    /// Goal: the fence of another thread never takes a range before its store. Method: the test
+    /// holds the ranges' lock, as that fence does; the storing thread then has stored, and waits.
     #[test]
     fn ranges_are_noted_once_they_are_stored() {
         const FROM: u64 = 32 << 10;

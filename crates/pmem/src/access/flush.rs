@@ -4,7 +4,7 @@ use std::arch::asm;
 
 use crate::cpu::{FlushInstr, LINE};
 
-/// Writes back `count` lines from `line` on.
+/// Writes back `count` lines, starting at `line`.
 ///
 /// # Safety
 /// `line` is the address of a line, and all `count` lines lie in one mapping.
@@ -30,7 +30,7 @@ pub(crate) unsafe fn lines(instr: FlushInstr, line: *const u8, count: u64) {
     }
 }
 
-/// Orders flushes and non-temporal stores before everything after it.
+/// Orders earlier flushes and non-temporal stores before all later stores.
 #[inline]
 pub(crate) fn store_fence() {
     // SAFETY: sfence touches no operand; memory is clobbered on purpose.

@@ -1,4 +1,4 @@
-//! Landing pads: what happens when the medium, or a user's buffer, is not there.
+//! Landing pads: the handling of faults of the medium and of callers' buffers.
 //!
 //! One handler for SIGBUS and SIGSEGV:
 //! 0. A store in a window that another thread has closed the pages over is done again
@@ -24,20 +24,20 @@ use crate::raw;
 /// No failure yet.
 const SOUND: u64 = u64::MAX;
 
-/// One mapping in the registry. Nodes are never freed, so that the handler may
-/// walk them at any time; a node without a mapping is used again.
+/// A mapping in the registry. The handler may walk the nodes at any time, so they are never freed;
+/// a node without a mapping is reused.
 #[derive(Debug)]
 pub(crate) struct Node {
     /// Odd while the three words below change.
     version: AtomicU64,
     base: AtomicUsize,
-    /// Bytes mapped; 0 = no mapping here.
+    /// Bytes mapped; 0 if the node has no mapping.
     len: AtomicUsize,
-    /// Bytes that one replacement page has to cover.
+    /// Bytes that a replacement page must cover.
     page_size: AtomicUsize,
     /// Pool offset of the first failure, or `SOUND`.
     failed: AtomicU64,
-    /// A store was what failed, once or more.
+    /// Set once a store has failed.
     lost: AtomicBool,
     used: AtomicBool,
     next: AtomicPtr<Node>,
@@ -55,7 +55,7 @@ impl Node {
         self.version.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// (base, len, page size) as they were at one moment.
+    /// The base, length and page size, read as one consistent state.
     fn get(&self) -> (usize, usize, usize) {
         loop {
             let version = self.version.load(Ordering::SeqCst);
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// The mapping has `len` bytes from now on.
+    /// Sets the length of the mapping, which has grown.
     pub(crate) fn grow(&self, len: usize) {
         self.len.fetch_max(len, Ordering::SeqCst);
     }
@@ -98,7 +98,7 @@ impl Node {
     }
 }
 
-/// Puts a mapping into the registry.
+/// Adds a mapping to the registry.
 pub(crate) fn register(base: *mut u8, len: usize, page_size: usize) -> &'static Node {
     install();
     let _guard = REGISTRY.lock().unwrap_or_else(|e| e.into_inner());
@@ -128,14 +128,14 @@ pub(crate) fn register(base: *mut u8, len: usize, page_size: usize) -> &'static 
     node
 }
 
-/// Takes a mapping out of the registry; to be called before munmap.
+/// Removes a mapping from the registry, before munmap.
 pub(crate) fn unregister(node: &'static Node) {
     let _guard = REGISTRY.lock().unwrap_or_else(|e| e.into_inner());
     node.set(0, 0, 0);
     node.used.store(false, Ordering::Release);
 }
 
-/// The dispositions before ours, stored before ours is in place.
+/// The previous signal dispositions, saved before ours are installed.
 static PREVIOUS: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new()];
 
 fn previous(signal: libc::c_int) -> &'static OnceLock<libc::sigaction> {
@@ -144,12 +144,12 @@ fn previous(signal: libc::c_int) -> &'static OnceLock<libc::sigaction> {
 
 static INSTALLED: Once = Once::new();
 
-/// Leaves the two signals to a face that has handlers of its own, which ask [`land`] first.
+/// Leaves the two signals to a face with handlers of its own, which call [`land`] first.
 pub(crate) fn leave_to_face() {
     INSTALLED.call_once(|| {});
 }
 
-/// Installs the handler, once a process.
+/// Installs the handler once in a process.
 pub(crate) fn install() {
     INSTALLED.call_once(|| {
         for signal in [libc::SIGBUS, libc::SIGSEGV] {
@@ -171,8 +171,8 @@ pub(crate) fn install() {
 /// Bit of a page fault's error code: the access was a store.
 const ERROR_WRITE: i64 = 1 << 1;
 
-/// Last of the si_code values, not in libc: a poisoned page somewhere, reported
-/// early and not by an access of this thread.
+/// The last si_code value of SIGBUS, absent from libc: a poisoned page was found early, without an
+/// access of this thread.
 const BUS_MCEERR_AO: libc::c_int = 5;
 
 extern "C" fn on_fault(
@@ -188,7 +188,7 @@ extern "C" fn on_fault(
     }
 }
 
-/// Goes on behind a copy that faulted, or with zeros in place of what the medium has lost; answers
+/// Continues behind a copy that faulted, or with zeros where the medium has lost a page. Returns
 /// whether the fault was one of these. Async-signal-safe.
 ///
 /// # Safety
@@ -200,7 +200,7 @@ pub(crate) unsafe fn land(
 ) -> bool {
     // SAFETY: the kernel gives an SA_SIGINFO handler valid pointers.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
-    // Sent by kill(2) and its like: not a fault of the interrupted instruction.
+    // A signal of kill(2) or the like is no fault of the interrupted instruction.
     let own = code > 0 && !(signal == libc::SIGBUS && code == BUS_MCEERR_AO);
     if own {
         // SAFETY: as above; the context of this thread is ours to change.
@@ -225,7 +225,7 @@ pub(crate) unsafe fn land(
     false
 }
 
-/// The registered mapping that an address lies in, with its base and page size. Async-signal-safe.
+/// The registered mapping that contains an address, its base and its page size. Async-signal-safe.
 fn mapping_at(address: usize) -> Option<(&'static Node, usize, usize)> {
     let mut at = HEAD.load(Ordering::Acquire);
     // SAFETY: nodes are leaked boxes, so every pointer in the list is valid.
@@ -239,8 +239,8 @@ fn mapping_at(address: usize) -> Option<(&'static Node, usize, usize)> {
     None
 }
 
-/// Returns whether the store was one of a window that another thread has closed the pages over, and
-/// they are open again.
+/// Returns whether the store was inside a window whose pages another thread had closed, and the
+/// pages are open again.
 fn is_reopened(address: usize) -> bool {
     mapping_at(address).is_some_and(|(node, base, _)| {
         let len = node.len.load(Ordering::SeqCst);
@@ -248,12 +248,13 @@ fn is_reopened(address: usize) -> bool {
     })
 }
 
-/// The offset that an address has in the pool that is mapped there. Async-signal-safe.
+/// The pool offset of an address inside a mapped pool. Async-signal-safe.
 fn offset_in_pool(address: usize) -> Option<usize> {
     mapping_at(address).map(|(_, base, _)| address - base)
 }
 
-/// Says that a pool refused a store or a load, if that is what the fault is. Async-signal-safe.
+/// Reports a store or load that a pool refused, if that is the cause of the fault.
+/// Async-signal-safe.
 ///
 /// # Safety
 /// The arguments of a signal handler, as for [`land`].
@@ -266,7 +267,7 @@ pub(crate) unsafe fn tell_of_stray(
     unsafe { stray::tell(signal, info, context, offset_in_pool) };
 }
 
-/// Puts a page of zeros where a registered mapping can't be reached.
+/// Replaces an inaccessible page of a registered mapping by zeros.
 fn replace_page(address: usize, stores: bool) -> bool {
     let Some((node, base, page_size)) = mapping_at(address) else {
         return false;
@@ -291,7 +292,7 @@ fn replace_page(address: usize, stores: bool) -> bool {
     done
 }
 
-/// Does what would have been done without us.
+/// Passes a signal on to its previous disposition.
 fn chain(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let Some(old) = previous(signal).get() else {
         return;

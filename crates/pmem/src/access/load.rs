@@ -1,4 +1,4 @@
-//! Loads. Any process may be storing to the same place meanwhile.
+//! Loads. Any process may store to the same place at the same time.
 
 use std::arch::asm;
 use std::ops::Range;
@@ -9,11 +9,11 @@ use crate::cpu::LINE;
 use crate::error::BadAddress;
 use crate::{Fault, Pmem, Side, emulate};
 
-/// Bytes that are copied between a few prefetches and the next ones.
+/// Bytes copied between one group of prefetches and the next.
 const STEP: usize = 1024;
 
 impl Pmem {
-    /// The word at `off` (8-aligned); Acquire.
+    /// The word at `off` (8-aligned), loaded with Acquire order.
     #[inline]
     pub fn load(&self, off: u64) -> u64 {
         if emulate::active() != 0 {
@@ -22,8 +22,8 @@ impl Pmem {
         self.load_cached(off)
     }
 
-    /// Loads a word as [`Pmem::load`] does. An emulated slower medium never charges for it: the
-    /// line is in a cache all the time.
+    /// Loads as [`Pmem::load`] does, for a line that is in a cache. Emulation never charges for the
+    /// load.
     #[inline(always)]
     pub fn load_cached(&self, off: u64) -> u64 {
         let at = self.word(off);
@@ -33,8 +33,8 @@ impl Pmem {
         unsafe { AtomicU64::from_ptr(at) }.load(Ordering::Acquire)
     }
 
-    /// Loads a word as [`Pmem::load_cached`] does, at an offset that nobody has checked. The answer
-    /// is 0 where the pool has no such word.
+    /// Loads as [`Pmem::load_cached`] does, at an unchecked offset. Returns 0 where the pool has no
+    /// such word.
     #[inline(always)]
     pub fn load_if_there(&self, off: u64) -> u64 {
         if self.has_word(off) {
@@ -44,7 +44,7 @@ impl Pmem {
         }
     }
 
-    /// The two words at `off` (16-aligned) as they were at one moment; Acquire.
+    /// The two words at `off` (16-aligned), loaded in one piece with Acquire order.
     #[inline]
     pub fn load_pair(&self, off: u64) -> [u64; 2] {
         let at = self.pair(off);
@@ -56,7 +56,7 @@ impl Pmem {
         unsafe { load_pair(at, self.wide_moves) }
     }
 
-    /// `W` words from `off` on (8-aligned), each atomic by itself, in order.
+    /// `W` words from `off` on (8-aligned), each loaded atomically, in address order.
     #[inline]
     pub fn read<const W: usize>(&self, off: u64) -> [u64; W] {
         let at = self.word_range(off, W);
@@ -64,18 +64,18 @@ impl Pmem {
             self.charge_words(off, 8 * W as u64);
         }
         self.note_load(off, 8 * W as u64);
-        // Acquire costs nothing on x86 and keeps the compiler to the order.
+        // Acquire costs nothing on x86, and stops the compiler from reordering.
         std::array::from_fn(|i| {
             // SAFETY: `word_range` checked all W aligned words from `at` on.
             unsafe { AtomicU64::from_ptr(at.add(i)) }.load(Ordering::Acquire)
         })
     }
 
-    /// Copies `to.len()` bytes from `off` on, any alignment. Bytes stored
-    /// meanwhile by others come out old or new.
+    /// Copies `to.len()` bytes from `off` on, at any alignment. Each byte that others store
+    /// meanwhile comes out old or new.
     ///
     /// # Errors
-    /// A medium, or a buffer, that can't be reached: what was copied before.
+    /// The medium or the buffer can't be accessed. [`Fault::done`] counts the bytes copied before.
     #[inline(always)]
     pub fn copy_out(&self, off: u64, to: &mut [u8]) -> Result<(), Fault> {
         let from = self.source(off, to.len());
@@ -85,10 +85,10 @@ impl Pmem {
             .map_err(|(done, address)| self.stopped(off, to, done, address))
     }
 
-    /// Fills a caller's buffer with zeros, where a program reads what was never written.
+    /// Fills a caller's buffer with zeros, where a program reads bytes that were never written.
     ///
     /// # Errors
-    /// A buffer that can't be reached.
+    /// The buffer can't be accessed.
     pub fn zero_out(&self, to: &mut [u8]) -> Result<(), BadAddress> {
         static ZEROS: [u8; 4096] = [0; 4096];
         let mut done = 0;
@@ -104,9 +104,9 @@ impl Pmem {
         Ok(())
     }
 
-    /// Copies out as [`Pmem::copy_out`] does, and asks for the lines of `next` meanwhile, a few at
-    /// a time. The processor's own prefetching begins anew on each page. The copy would wait behind
-    /// the lines if all were asked for at once.
+    /// Copies as [`Pmem::copy_out`] does, and prefetches the lines of `next` meanwhile, a few at a
+    /// time. The processor's own prefetching begins anew on each page; if all lines were requested
+    /// at once, the copy would wait behind them.
     ///
     /// # Errors
     /// Those of [`Pmem::copy_out`].
@@ -115,7 +115,7 @@ impl Pmem {
         self.range(next.start, beside);
         let from = self.source(off, to.len());
         let mut lines = next.step_by(LINE as usize);
-        // Beside the lines' as many bytes, which are the last of the copy.
+        // The last bytes of the copy run beside the prefetches, as many as those cover.
         let mut step = to.len().saturating_sub(beside as usize);
         let mut done = 0;
         while done < to.len() {
@@ -137,7 +137,7 @@ impl Pmem {
         Ok(())
     }
 
-    /// The address that bytes are copied from; the copy is noted, and charged for.
+    /// The source address of a copy, which is recorded and charged.
     #[inline(always)]
     fn source(&self, off: u64, bytes: usize) -> *const u8 {
         let from = self.range(off, bytes as u64);
@@ -148,7 +148,7 @@ impl Pmem {
         from
     }
 
-    /// A copy from `off` that met `address` after `done` bytes.
+    /// The fault of a copy from `off` that met `address` after `done` bytes.
     #[cold]
     fn stopped(&self, off: u64, to: &[u8], done: usize, address: usize) -> Fault {
         Fault {
@@ -158,10 +158,10 @@ impl Pmem {
         }
     }
 
-    /// Checks that the line at `off` can be read. It comes nearer, and nothing waits for it.
+    /// Checks that the line at `off` can be read, and prefetches it without waiting.
     ///
     /// # Errors
-    /// A medium that can't be reached.
+    /// The medium can't be accessed.
     #[inline]
     pub fn touch(&self, off: u64) -> Result<(), Fault> {
         let at = self.range(off, 1);
@@ -176,14 +176,14 @@ impl Pmem {
         })
     }
 
-    /// Asks for the line at `off` before it is needed.
+    /// Prefetches the line at `off`.
     #[inline]
     pub fn prefetch(&self, off: u64) {
         self.range(off, 1);
         self.prefetch_if_there(off);
     }
 
-    /// Asks for a line as [`Pmem::prefetch`] does, at any offset. Nothing happens outside the pool.
+    /// Prefetches as [`Pmem::prefetch`] does, at any offset. It does nothing outside the pool.
     #[inline(always)]
     pub fn prefetch_if_there(&self, off: u64) {
         let at = self.base.wrapping_add(off as usize);
@@ -193,15 +193,15 @@ impl Pmem {
         }
     }
 
-    /// Between the loads of a seqlock reader and its second look at the
-    /// sequence number (CPU and compiler).
+    /// Orders the loads of a seqlock reader before its second load of the sequence number, for the
+    /// CPU and the compiler.
     #[inline]
     pub fn acquire(&self) {
         fence(Ordering::Acquire);
     }
 
-    /// The side of a copy out on which an address faulted. A target may lie in the pool itself: a
-    /// program's bad pointer.
+    /// The side on which a copy out faulted at `address`. The target may lie in the pool itself, if
+    /// a program passed a bad pointer.
     #[cold]
     fn side_of_target(&self, to: &[u8], address: usize) -> Side {
         let pages = to.as_ptr().addr() & !4095..to.as_ptr_range().end.addr();
@@ -215,7 +215,8 @@ impl Pmem {
     /// The side of a copy on which an address faulted.
     #[cold]
     pub(crate) fn side(&self, address: usize) -> Side {
-        // To the end of its page: a chunk may begin before a bad one.
+        // The range extends to the end of its last page, because a chunk may begin before a bad
+        // page.
         let mapped = self.room().next_multiple_of(4096);
         if (address.wrapping_sub(self.base.addr()) as u64) < mapped {
             Side::Pool
@@ -225,7 +226,7 @@ impl Pmem {
     }
 }
 
-/// A 16-byte load in one piece.
+/// Loads 16 bytes in one piece.
 ///
 /// # Safety
 /// `at` is 16-aligned and may be loaded; without `wide_moves` also stored to.

@@ -6,11 +6,11 @@ use crate::processes::counters;
 use crate::{Error, FlushInstr, Pmem, RECORDING, emulate};
 
 impl Pmem {
-    /// Flushes by this instruction from now on, whatever the medium needs, and fences always: to
-    /// measure what each costs.
+    /// Flushes by this instruction from now on, whatever the medium needs, and always fences: for
+    /// measurements of an instruction's cost.
     ///
     /// # Errors
-    /// `Unsupported`: the CPU has no such instruction.
+    /// `Unsupported`: the CPU does not have the instruction.
     pub fn flushing_by(mut self, instr: FlushInstr) -> Result<Pmem, Error> {
         if !cpu().has(instr) {
             return Err(Error::Unsupported {
@@ -26,12 +26,12 @@ impl Pmem {
         Ok(self)
     }
 
-    /// Writes back every line that `off..off + len` touches; done when the
-    /// next fence returns. Nothing on a medium that needs none.
+    /// Writes back every line that `off..off + len` touches. The write-back is complete when the
+    /// next fence returns. Nothing happens on a medium that needs no flush.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn flush(&self, off: u64, len: u64) {
-        // Mostly it is one line, and nothing else is to be done about it.
+        // Usually the range is inside one line.
         let in_a_line = len > 0 && off ^ (off + len - 1) < LINE;
         if !in_a_line || RECORDING || emulate::active() != 0 || self.dirty.is_some() {
             return self.flush_lines(off, len);
@@ -67,15 +67,15 @@ impl Pmem {
         self.note_dirty(off, len);
     }
 
-    /// Returns whether [`Pmem::flush`] does anything on this medium but count.
+    /// Returns whether [`Pmem::flush`] writes lines back on this medium; otherwise it only counts.
     pub fn needs_flush(&self) -> bool {
         self.medium.flush != FlushInstr::None || self.dirty.is_some()
     }
 
-    /// The paper's pm_wbarrier (PMFS section 3.3): when it returns, what this
-    /// thread flushed or stored non-temporally before is as durable as the
-    /// medium makes it. Where flushing is left out, an sfence is done only for
-    /// non-temporal stores, which x86 does not order otherwise.
+    /// The barrier, pm_wbarrier in the PMFS paper (section 3.3). On return, all that this thread
+    /// has flushed or stored non-temporally is as durable as the medium allows. Where flushing is
+    /// left out, an sfence is executed only for non-temporal stores, which x86 does not order
+    /// otherwise.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn fence(&self) {
@@ -93,14 +93,14 @@ impl Pmem {
         }
     }
 
-    /// Keeps non-temporal stores after it from being seen before cached stores that precede it,
-    /// which x86 does not do by itself. No barrier: it makes nothing durable and is not counted.
+    /// Orders earlier cached stores before later non-temporal stores, which x86 does not do by
+    /// itself. This is no barrier: nothing becomes durable and nothing is counted.
     #[inline]
     pub fn fence_stores(&self) {
         store_fence();
     }
 
-    /// Remembers a range for the msync at the next fence.
+    /// Notes a range for the msync of the next fence.
     #[inline(always)]
     pub(crate) fn note_dirty(&self, off: u64, len: u64) {
         if let Some(dirty) = &self.dirty {
@@ -113,7 +113,7 @@ impl Pmem {
 mod tests {
     use super::*;
 
-    /// Goal: what is measured as an instruction is that instruction, and none that the CPU lacks is
+    /// Goal: a measured instruction is the one asked for, and no instruction that the CPU lacks is
     /// executed.
     #[test]
     fn a_pool_flushes_by_the_instruction_asked_for() {

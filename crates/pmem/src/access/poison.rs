@@ -1,6 +1,5 @@
-//! Media errors on demand, for tests: a page of a mapping that is SIGBUS for this process, as a
-//! page of memory with an error that can't be corrected is (userfaultfd's UFFDIO_POISON, Linux
-//! 6.6).
+//! Media errors on demand, for tests: a page of a mapping raises SIGBUS in this process, as a page
+//! of memory with an uncorrectable error does (userfaultfd's UFFDIO_POISON, Linux 6.6).
 
 use std::io;
 
@@ -40,10 +39,10 @@ const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
 const UFFDIO_POISON: libc::c_ulong = 0xc020_aa08;
 
 impl Pmem {
-    /// From now on an access of this process to the page at `off` meets a media error.
+    /// Lets each later access of this process to the page at `off` meet a media error.
     ///
     /// # Errors
-    /// The kernel can't: it is older than 6.6, or userfaultfd is forbidden.
+    /// The kernel is older than 6.6, or forbids userfaultfd.
     pub fn poison(&self, off: u64) -> io::Result<()> {
         let page = self.range(off & !4095, 4096);
         let start = page.addr() as u64;

@@ -1,5 +1,5 @@
-//! Where a record is put together before it is stored: in whole lines, which then go past the
-//! caches and need no flush. The unaligned ends of a plain `write_nt` are cached stores.
+//! A buffer in which a record is put together in whole lines before it is stored. Whole lines go
+//! past the caches and need no flush; the unaligned ends of a plain `write_nt` are cached stores.
 
 use std::cell::Cell;
 use std::mem::take;
@@ -11,16 +11,16 @@ use crate::cpu::LINE;
 #[derive(Clone, Copy)]
 struct Line([u8; LINE as usize]);
 
-/// Lines of a buffer that a thread keeps for its next record: 64 KiB.
+/// Lines of the buffer that a thread keeps for its next record: 64 KiB.
 const KEPT_LINES: usize = 1024;
 
 thread_local! {
-    /// The thread's buffer, while no record is put together in it.
+    /// The thread's buffer while no record uses it.
     static BUFFER: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
 }
 
-/// A record that is being put together, in this thread's buffer (one more where a record is put
-/// together beside it). The bytes behind its last one, to the end of the line, are zeros.
+/// A record that is being put together in this thread's buffer. A second record at the same time
+/// gets a buffer of its own. The bytes from its end to the end of the line are zeros.
 pub struct Stage {
     lines: Vec<Line>,
     /// Bytes of the record.
@@ -28,7 +28,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// An empty record.
+    /// Creates an empty record.
     #[must_use]
     pub fn new() -> Stage {
         let mut lines = BUFFER.take();
@@ -36,13 +36,13 @@ impl Stage {
         Stage { lines, len: 0 }
     }
 
-    /// Bytes so far.
+    /// Bytes of the record.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none yet.
+    /// Returns whether the record is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -54,13 +54,13 @@ impl Stage {
         &self.whole_lines()[..self.len]
     }
 
-    /// The record, to be filled in: a checksum comes last and stands first.
+    /// The record, writable: a checksum at its start is computed last.
     pub fn staged_mut(&mut self) -> &mut [u8] {
         let len = self.len;
         &mut self.all_mut()[..len]
     }
 
-    /// Adds bytes at the end.
+    /// Appends bytes.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
         let at = self.len;
@@ -68,13 +68,13 @@ impl Stage {
         self.all_mut()[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Adds a word at the end, little-endian.
+    /// Appends a word, little-endian.
     #[inline]
     pub fn push_word(&mut self, word: u64) {
         self.push(&word.to_le_bytes());
     }
 
-    /// Adds `bytes` zeros at the end.
+    /// Appends `bytes` zeros.
     #[inline]
     pub fn push_zeros(&mut self, bytes: usize) {
         self.len = self.len.checked_add(bytes).expect("records fit in memory");
@@ -82,8 +82,8 @@ impl Stage {
         self.lines.resize(count, Line([0; LINE as usize]));
     }
 
-    /// The record's lines, in whole, for [`Pmem::write_nt`](crate::Pmem::write_nt) to where a line
-    /// begins.
+    /// The whole lines of the record, for [`Pmem::write_nt`](crate::Pmem::write_nt) to a 64-aligned
+    /// offset.
     #[must_use]
     pub fn whole_lines(&self) -> &[u8] {
         // SAFETY: initialised lines, which are arrays of bytes without padding; the slice borrows
@@ -114,7 +114,7 @@ impl Drop for Stage {
     fn drop(&mut self) {
         let lines = take(&mut self.lines);
         if lines.capacity() <= KEPT_LINES {
-            // A thread that ends has none any more.
+            // The buffer of an ending thread is gone already.
             let _ = BUFFER.try_with(|buffer| buffer.set(lines));
         }
     }
@@ -126,8 +126,8 @@ mod tests {
     use crate::Pmem;
     use crate::processes::counters;
 
-    /// Goal: a record of any length goes to the pool by whole lines and nothing else. Method: all
-    /// lengths, the counters, and what is there then.
+    /// Goal: a record of any length is stored by whole lines alone. Method: all lengths; the
+    /// counters and the content of the pool are compared.
     #[test]
     fn records_are_stored_in_whole_lines() {
         let mem = Pmem::private(8192);
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// Goal: nothing of a record comes into the next one, and two at once are apart.
+    /// Goal: no byte of a record appears in the next one, and two records at once are apart.
     #[test]
     fn a_buffer_is_used_again_and_not_shared() {
         let mut first = Stage::new();

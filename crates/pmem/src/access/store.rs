@@ -13,7 +13,7 @@ use crate::recorder::record::StoreKind;
 use crate::recorder::unrecorded::StoreKind;
 
 impl Pmem {
-    /// Stores the word at `off` (8-aligned): one cached mov; Release.
+    /// Stores the word at `off` (8-aligned) by one cached mov, with Release order.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn store(&self, off: u64, value: u64) {
@@ -26,7 +26,7 @@ impl Pmem {
         }
     }
 
-    /// Stores the two words at `off` (16-aligned) in one piece; Release.
+    /// Stores the two words at `off` (16-aligned) in one piece, with Release order.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn store_pair(&self, off: u64, value: [u64; 2]) {
@@ -38,10 +38,10 @@ impl Pmem {
         }
     }
 
-    /// Puts `new` at `off` (8-aligned) if `old` is there; SeqCst.
+    /// Stores `new` at `off` (8-aligned) if the word there is `old`, with SeqCst order.
     ///
     /// # Errors
-    /// The word that was there instead.
+    /// The word found instead.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn cas(&self, off: u64, old: u64, new: u64) -> Result<u64, u64> {
@@ -62,7 +62,7 @@ impl Pmem {
         word.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst)
     }
 
-    /// Puts `value` at `off` (8-aligned), gives what was there; SeqCst.
+    /// Stores `value` at `off` (8-aligned) and returns the old word, with SeqCst order.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn swap(&self, off: u64, value: u64) -> u64 {
@@ -78,9 +78,10 @@ impl Pmem {
         }
     }
 
-    /// Adds to some of `WORDS` statistics that begin at `off` (8-aligned): which, and how much.
-    /// Relaxed, not counted, and not recorded: nothing may be decided by them. `alone`: no other
-    /// thread or process adds to them.
+    /// Adds to some of the `WORDS` statistics that begin at `off` (8-aligned). `counts` gives the
+    /// index and the amount of each; `alone` says that no other thread or process adds to them. The
+    /// order is Relaxed, and the stores are neither counted nor recorded, so no decision may depend
+    /// on them.
     #[inline(always)]
     pub fn count<const WORDS: usize, const N: usize>(
         &self,
@@ -107,7 +108,7 @@ impl Pmem {
         }
     }
 
-    /// Stores `words` from `off` on (8-aligned): cached movs in address order.
+    /// Stores `words` from `off` on (8-aligned) by cached movs in address order.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn write(&self, off: u64, words: &[u64]) {
@@ -121,9 +122,8 @@ impl Pmem {
         }
     }
 
-    /// Stores `bytes` from `off` on, any alignment: byte by byte up to a word,
-    /// whole words, byte by byte again; neighbours are not touched. For ranges
-    /// up to some hundred bytes.
+    /// Stores `bytes` from `off` on, at any alignment: byte by byte up to a word, whole words, byte
+    /// by byte again. Neighbouring bytes are not stored to. This suits up to some hundred bytes.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn write_bytes(&self, off: u64, bytes: &[u8]) {
@@ -171,7 +171,7 @@ unsafe fn store_each(at: *mut u8, bytes: &[u8]) {
     }
 }
 
-/// A 16-byte store in one piece.
+/// Stores 16 bytes in one piece.
 ///
 /// # Safety
 /// `at` is 16-aligned pool memory.
@@ -231,7 +231,7 @@ mod tests {
 
     use crate::Pmem;
 
-    /// Pairs stored by two threads are never seen mixed, by either instruction.
+    /// Goal: pairs stored by two threads are never seen mixed, with either instruction.
     #[test]
     fn pairs_are_stored_and_loaded_whole() {
         for wide_moves in [true, false] {
@@ -253,7 +253,7 @@ mod tests {
                 mem.store_pair(48, [0, !0]);
                 let mut seen = std::collections::HashSet::new();
                 let mut looks = 0;
-                // Until the threads have shown themselves to run at once.
+                // The loop ends once the threads have been seen to run at the same time.
                 while looks < 300_000 || seen.len() < 1000 {
                     looks += 1;
                     let [low, high] = mem.load_pair(48);

@@ -1,6 +1,5 @@
-//! Non-temporal stores: whole lines go past the caches, need no flush, and are
-//! ordered by the next fence. The unaligned ends are cached stores, and their
-//! lines are flushed here.
+//! Non-temporal stores: whole lines go past the caches, need no flush, and are ordered by the next
+//! fence. The unaligned ends are cached stores, whose lines are flushed here.
 
 use crate::access::copy::{Outcome, finish};
 use crate::access::flush::lines;
@@ -13,8 +12,8 @@ use crate::recorder::record::StoreKind;
 #[cfg(not(feature = "record"))]
 use crate::recorder::unrecorded::StoreKind;
 
-/// A range cut at line boundaries: bytes before the first whole line, bytes in
-/// whole lines; the rest is the tail.
+/// Cuts a range at line boundaries: the bytes before the first whole line, and the bytes in whole
+/// lines. The rest is the tail.
 #[inline(always)]
 fn cut(off: u64, len: usize) -> (usize, usize) {
     let head = (off.wrapping_neg() & (LINE - 1)) as usize;
@@ -23,11 +22,12 @@ fn cut(off: u64, len: usize) -> (usize, usize) {
 }
 
 impl Pmem {
-    /// Stores `bytes` from `off` on, any alignment; durable after the next
-    /// fence. `bytes` may be a program's own memory that can't be reached.
+    /// Stores `bytes` from `off` on, at any alignment; durable after the next fence. `bytes` may be
+    /// inaccessible memory of a program.
     ///
     /// # Errors
-    /// The bytes stored before the copy met a bad address, here or there.
+    /// The copy met an inaccessible address on either side. [`Fault::done`] counts the bytes stored
+    /// before.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn write_nt(&self, off: u64, bytes: &[u8]) -> Result<(), Fault> {
@@ -44,11 +44,11 @@ impl Pmem {
         })
     }
 
-    /// Copies `len` bytes from `from` to `to`, both in the pool and apart; any
-    /// alignment; durable after the next fence.
+    /// Copies `len` bytes from `from` to `to`, at any alignment; durable after the next fence. Both
+    /// ranges are in the pool and do not overlap.
     ///
     /// # Errors
-    /// A medium that failed; `offset` is on the side that did.
+    /// The medium failed at [`Fault::offset`], which is on the failed side.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn copy_nt(&self, to: u64, from: u64, len: u64) -> Result<(), Fault> {
@@ -65,8 +65,7 @@ impl Pmem {
         copied.map_err(|(done, address)| self.copy_fault(to, from, len, done, address))
     }
 
-    /// Zeroes `len` bytes from `off` on, any alignment; durable after the next
-    /// fence.
+    /// Zeroes `len` bytes from `off` on, at any alignment; durable after the next fence.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn zero_nt(&self, off: u64, len: u64) {
@@ -75,9 +74,9 @@ impl Pmem {
         if RECORDING && self.is_observed() {
             let mut done = 0;
             while done < len {
-                // Up to a page boundary, so that no line is cut in two.
+                // A step ends at a page boundary, so that no line is cut in two.
                 let step = (4096 - ((off + done) & 4095)).min(len - done);
-                // A failed medium is marked by the handler, as without observer.
+                // The fault handler marks a failed medium here too.
                 let _ = self.write_nt_observed(off + done, &ZEROS[..step as usize]);
                 done += step;
             }
@@ -99,7 +98,7 @@ impl Pmem {
         self.note_dirty(off, len);
     }
 
-    /// The copy behind `write_nt` and `copy_nt`, unobserved.
+    /// The copy of `write_nt` and `copy_nt`, without the observer.
     ///
     /// # Safety
     /// `off..off + len` was checked; the source may fault, but is not that range.
@@ -112,8 +111,8 @@ impl Pmem {
     ) -> Result<(), (usize, usize)> {
         // SAFETY: the caller's promise.
         let copied = unsafe { self.stream_all(off, from, len) };
-        // This comes after the stores: otherwise another thread's fence would take a range that is
-        // not stored yet, and this one's would find none.
+        // The range is noted after the stores. If it were noted before, the fence of another thread
+        // could take it too early, and this thread's fence would not find it.
         self.note_dirty(off, len as u64);
         copied
     }
@@ -164,8 +163,8 @@ impl Pmem {
         Ok(())
     }
 
-    /// The exact end of a copy that met a fault. It copies with cached stores and flushes them, so
-    /// that the bytes become durable with the rest.
+    /// Completes a copy that met a fault, up to the exact end. It uses cached stores and flushes
+    /// them, so that the bytes become durable with the rest.
     ///
     /// # Safety
     /// The rules of `Copier::stream`, which gave `outcome` for the same arguments.
@@ -220,7 +219,7 @@ impl Pmem {
         }
     }
 
-    /// `copy_nt` by way of a buffer, so that the observer sees the bytes.
+    /// Copies as `copy_nt` does, through a buffer that the observer can see.
     #[cold]
     #[cfg_attr(feature = "record", track_caller)]
     fn copy_nt_observed(&self, to: u64, from: u64, len: usize) -> Result<(), Fault> {
@@ -231,12 +230,12 @@ impl Pmem {
         source
     }
 
-    /// `write_nt` in the pieces that it is done in: the ends as cached stores
-    /// and flushes, the lines between as one non-temporal store.
+    /// Stores as `write_nt` does, in separate accesses for the observer: the ends as cached stores
+    /// and flushes, the lines between them as one non-temporal store.
     #[cold]
     #[cfg_attr(feature = "record", track_caller)]
     fn write_nt_observed(&self, off: u64, bytes: &[u8]) -> Result<(), Fault> {
-        // Fetched first: the observer must be able to read what it is shown.
+        // The bytes are copied first, because the observer must be able to read them.
         let mut copy = vec![0; bytes.len()];
         // SAFETY: a buffer of that length; the source may fault.
         let fetched = unsafe {
@@ -280,8 +279,8 @@ mod tests {
     use crate::processes::counters;
     use crate::{Fault, Pmem, Side};
 
-    /// A program's buffer that ends in a page it may not read: what came before
-    /// is in the pool, the count is exact, and the fault is the program's.
+    /// Goal: a program's buffer that ends at an inaccessible page is the program's fault. The bytes
+    /// before it are in the pool, and the count is exact.
     #[test]
     fn a_bad_buffer_is_the_callers_fault() {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -315,8 +314,8 @@ mod tests {
         }
     }
 
-    /// Pending non-temporal stores are what makes a fence an sfence where
-    /// flushing is left out.
+    /// Goal: where flushing is left out, a fence is an sfence only if non-temporal stores are
+    /// pending.
     #[test]
     fn a_fence_knows_of_non_temporal_stores() {
         let mem = Pmem::private(16384);

@@ -1,26 +1,27 @@
-//! The properties of an emulated slower medium: numbers, as typed, and the media that have names
+//! The parameters of an emulated slower medium, as typed, and the media with names
 //! (docs/EMULATION.md has their sources).
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A slower medium than the memory that a pool lies in (PMFS section 4, PMEP). Zero is "as it is".
+/// A slower medium than the memory under the pool (PMFS section 4, PMEP). Zero leaves a property as
+/// it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Emulation {
-    /// The additional time of a line read from the pool, ns.
+    /// The extra time of a line read from the pool, ns.
     pub read_ns: u64,
-    /// The additional time of a barrier, ns.
+    /// The extra time of a barrier, ns.
     pub barrier_ns: u64,
-    /// Most bytes a second that are written to the pool, by all processes together.
+    /// The greatest rate of writes to the pool by all processes together, bytes a second.
     pub write_bytes_per_s: u64,
 }
 
-/// Longest delay, ns: beyond it nothing is like a memory.
+/// The longest delay, ns. No memory is slower.
 const DELAY_NS_MAX: u64 = 1_000_000;
-/// Least and greatest bandwidth, bytes a second.
+/// The least and the greatest bandwidth, bytes a second.
 const BANDWIDTH: std::ops::RangeInclusive<u64> = 1_000_000..=1_000_000_000_000;
 
-/// Media that have names.
+/// The media with names.
 pub const PROFILES: &[(&str, Emulation)] = &[
     ("dram", Emulation::OFF),
     (
@@ -49,17 +50,17 @@ pub const PROFILES: &[(&str, Emulation)] = &[
     ),
 ];
 
-/// Causes for refusing a description of a medium.
+/// The cause for refusing a description of a medium.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmulationError {
-    /// Neither a medium nor a figure.
+    /// The word is neither the name of a medium nor a figure.
     #[error(
         "{word:?} is no medium to emulate; write one of {}, or read=300ns, barrier=100ns, write-bandwidth=9.5G, or several",
         names()
     )]
     Unknown {
-        /// The word that was typed.
+        /// The word as typed.
         word: String,
     },
     /// The text is not a time.
@@ -67,7 +68,7 @@ pub enum EmulationError {
     Time {
         /// The number's name.
         name: String,
-        /// The value that was typed.
+        /// The value as typed.
         value: String,
     },
     /// The text is not a rate.
@@ -75,13 +76,13 @@ pub enum EmulationError {
     Rate {
         /// The number's name.
         name: String,
-        /// The value that was typed.
+        /// The value as typed.
         value: String,
     },
-    /// A medium behind something else.
+    /// The name of a medium does not come first.
     #[error("{word:?} would undo what stands before it; write the medium first")]
     Late {
-        /// The word that was typed.
+        /// The word as typed.
         word: String,
     },
 }
@@ -92,20 +93,20 @@ fn names() -> String {
 }
 
 impl Emulation {
-    /// Memory as it is.
+    /// The memory as it is.
     pub const OFF: Emulation = Emulation {
         read_ns: 0,
         barrier_ns: 0,
         write_bytes_per_s: 0,
     };
 
-    /// Returns whether there is nothing to do.
+    /// Returns whether nothing is emulated.
     #[must_use]
     pub fn is_off(&self) -> bool {
         *self == Emulation::OFF
     }
 
-    /// The text of [`fmt::Display`] without commas, for lists of options.
+    /// The text of [`fmt::Display`] with colons in place of commas, for lists of options.
     #[must_use]
     pub fn as_option(&self) -> String {
         self.to_string().replace(',', ":")
@@ -137,8 +138,8 @@ impl Emulation {
     }
 }
 
-/// A medium's name, figures, or a name and then figures that replace some of its own; with commas
-/// or colons between.
+/// A description: the name of a medium, figures, or a name followed by figures that replace some of
+/// its own, separated by commas or colons.
 impl FromStr for Emulation {
     type Err = EmulationError;
 
@@ -161,7 +162,7 @@ impl FromStr for Emulation {
     }
 }
 
-/// ns.
+/// A time, ns.
 fn time(text: &str) -> Option<u64> {
     let (digits, unit) = match (text.strip_suffix("ns"), text.strip_suffix("us")) {
         (Some(digits), _) => (digits, 1),
@@ -173,7 +174,7 @@ fn time(text: &str) -> Option<u64> {
     (ns <= DELAY_NS_MAX).then_some(ns)
 }
 
-/// Bytes a second; 0 is no limit.
+/// A rate, bytes a second; 0 is no limit.
 fn rate(text: &str) -> Option<u64> {
     if text == "0" {
         return Some(0);
@@ -194,7 +195,7 @@ fn rate(text: &str) -> Option<u64> {
     decimal(digits, unit).filter(|rate| BANDWIDTH.contains(rate))
 }
 
-/// A decimal fraction of a unit, which has to be whole.
+/// A decimal fraction of a unit; the result must be a whole number.
 fn decimal(text: &str, unit: u64) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -214,7 +215,7 @@ fn decimal(text: &str, unit: u64) -> Option<u64> {
     Some(total)
 }
 
-/// The text can be typed again as a description.
+/// The text is a description that can be typed again.
 impl fmt::Display for Emulation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_off() {
@@ -234,7 +235,7 @@ impl fmt::Display for Emulation {
     }
 }
 
-/// A rate in the largest unit of which it is at least one.
+/// A rate in the largest unit that gives at least 1.
 struct Rate(u64);
 
 impl fmt::Display for Rate {
@@ -254,7 +255,8 @@ impl fmt::Display for Rate {
 
 #[cfg(test)]
 mod tests {
-    //! Method: what is shown is what was typed, and what is no description says what would be one.
+    //! Goal: descriptions are read back as they are shown. Method: shown text is parsed again, and
+    //! errors name a valid description.
 
     use super::*;
     use proptest::prelude::*;
@@ -276,7 +278,7 @@ mod tests {
         for (name, medium) in PROFILES {
             assert_eq!(parsed(name), *medium);
         }
-        // Figures of its own in place of a medium's.
+        // Figures replace those of the named medium.
         let faster = parsed("pmep-2014,read=0,barrier=1us");
         assert_eq!((faster.read_ns, faster.barrier_ns), (0, 1000));
         assert_eq!(faster.write_bytes_per_s, 9_500_000_000);

@@ -25,18 +25,18 @@ use crate::processes::death;
 use crate::processes::thread;
 use crate::{Emulation, Pmem};
 
-/// Written lines that wait in the medium's queues, in ns of its time.
+/// Written lines that the medium's queues hold, in ns of its time.
 const QUEUE_NS: u64 = 1000;
-/// Parts of a ns in which the medium's time is kept: a line takes few.
+/// Units of the medium's time in a ns. A line takes only a few of them.
 const PARTS: u64 = 64;
-/// A medium that is busy for longer than this was so before the machine was started again, s.
+/// A medium busy for longer than this got its word before the last reboot, s.
 const BUSY_S_MAX: u64 = 10;
-/// A thread that was put aside in the middle of a delay is not given more than this for it, ns.
+/// The greatest credit of a thread that was preempted in the middle of a delay, ns.
 const CREDIT_NS_MAX: u64 = 100;
-/// No offset: the word is this process's own.
+/// No offset: the word belongs to this process alone.
 const NOT_SHARED: u64 = u64::MAX;
 
-/// The delays charged to this process so far.
+/// The delays charged to this process so far, as counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Charged {
     /// Lines read.
@@ -54,9 +54,9 @@ pub(crate) struct Emulator {
     barrier_ticks: u64,
     credit_ticks_max: u64,
     way_ticks: u64,
-    /// The time of a line written, in [`PARTS`] of a ns.
+    /// The time of a written line, in [`PARTS`] of a ns.
     line_parts: u64,
-    /// The offset of the word in the pool.
+    /// The offset of the shared word in the pool.
     shared: AtomicU64,
     own: AtomicU64,
     lines_read: AtomicU64,
@@ -86,10 +86,10 @@ impl Emulator {
         }
     }
 
-    /// Spins, because a sleep is far longer than any memory's latency. Time spun too long is taken
-    /// off the next delay.
+    /// Spins for `ticks`, because a sleep is far longer than any memory's latency. Excess time is
+    /// subtracted from the next delay.
     fn spin(&self, ticks: u64) {
-        // The way to here and back is a part of the delay.
+        // The call itself is part of the delay.
         let start = ticks::now().wrapping_sub(self.way_ticks);
         thread::with(|thread| {
             let credit = thread.delay_credit.get();
@@ -111,14 +111,14 @@ impl Emulator {
         self.delay(&self.lines_read, lines, lines * self.line_ticks);
     }
 
-    /// Counts, and spins.
+    /// Counts an access and spins.
     #[inline(never)]
     fn delay(&self, counter: &AtomicU64, count: u64, ticks: u64) {
         counter.fetch_add(count, Ordering::Relaxed);
         self.spin(ticks);
     }
 
-    /// Takes a part of the medium's time; answers when it is over, in [`PARTS`] of a ns.
+    /// Reserves a part of the medium's time. Returns its end, in [`PARTS`] of a ns.
     fn reserve(&self, word: &AtomicU64, lines: u64) -> u64 {
         self.lines_written.fetch_add(lines, Ordering::Relaxed);
         if self.line_parts == 0 {
@@ -133,7 +133,7 @@ impl Emulator {
             let begin = if stale { now } else { busy.max(idle_since) };
             let moved = begin + takes;
             match word.compare_exchange_weak(busy, moved, Ordering::Relaxed, Ordering::Relaxed) {
-                // It is done already, as far as it is looked at: the clock takes longer than a
+                // The end is in the past already: reading the clock takes longer than writing a
                 // line.
                 Ok(_) => return if moved <= now { 0 } else { moved },
                 Err(found) => busy = found,
@@ -148,7 +148,7 @@ impl Drop for Emulator {
     }
 }
 
-/// CLOCK_MONOTONIC, which all processes of a machine share.
+/// The time of CLOCK_MONOTONIC, which all processes of a machine share, in [`PARTS`] of a ns.
 fn now_parts() -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -159,7 +159,7 @@ fn now_parts() -> u64 {
     (now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64) * PARTS
 }
 
-/// Until the medium is done with what was written.
+/// Waits until the medium has taken the written lines.
 #[cold]
 #[inline(never)]
 fn wait(due: u64) {
@@ -168,7 +168,7 @@ fn wait(due: u64) {
     }
 }
 
-/// Lines that a range touches.
+/// The count of lines that a range touches.
 fn lines_of(off: u64, len: u64) -> u64 {
     match len {
         0 => 0,
@@ -177,7 +177,7 @@ fn lines_of(off: u64, len: u64) -> u64 {
 }
 
 impl Pmem {
-    /// The same mapping, of a medium that is slower.
+    /// Adds the emulation of a slower medium to the mapping.
     #[must_use]
     pub fn emulating(mut self, asked: Emulation) -> Pmem {
         self.emulator = (!asked.is_off()).then(|| Box::new(Emulator::new(asked)));
@@ -190,7 +190,7 @@ impl Pmem {
         self
     }
 
-    /// The time of an empty delay: the least of many, as others may have the processor in between.
+    /// The time of an empty delay: the least of many, because preemption may lengthen any of them.
     fn way_ticks(&self) -> u64 {
         const MANY: u64 = 64;
         let Some(emulator) = &self.emulator else {
@@ -213,7 +213,7 @@ impl Pmem {
         asked.unwrap_or_default()
     }
 
-    /// The delays charged by this mapping.
+    /// The delays charged by this mapping so far.
     #[must_use]
     pub fn charged(&self) -> Charged {
         let Some(emulator) = &self.emulator else {
@@ -226,8 +226,8 @@ impl Pmem {
         }
     }
 
-    /// Shares the bandwidth with all who have the same word (an offset, 8-aligned, with zero in it
-    /// at first). `None`: with nobody any more.
+    /// Shares the bandwidth with all users of the word at this offset (8-aligned, initially zero).
+    /// `None`: the bandwidth is no longer shared.
     pub fn share_bandwidth(&self, word: Option<u64>) {
         if let Some(emulator) = &self.emulator {
             if let Some(off) = word {
@@ -238,7 +238,7 @@ impl Pmem {
         }
     }
 
-    /// Words are about to be loaded.
+    /// Charges for words that are about to be loaded.
     #[cold]
     #[inline(never)]
     pub(crate) fn charge_words(&self, off: u64, len: u64) {
@@ -246,7 +246,7 @@ impl Pmem {
             return;
         };
         let lines = thread::with(|thread| {
-            // A line's number is never 0, which stands for none.
+            // A line's number is never 0, which means no line.
             let last = (off + len - 1) / LINE + 1;
             let known = thread.line_read.replace(last);
             lines_of(off, len) - u64::from(known == off / LINE + 1)
@@ -256,7 +256,7 @@ impl Pmem {
         }
     }
 
-    /// Bytes are about to be copied out.
+    /// Charges for bytes that are about to be copied out.
     #[cold]
     #[inline(never)]
     pub(crate) fn charge_copy(&self, off: u64, len: u64) {
@@ -265,7 +265,8 @@ impl Pmem {
         }
     }
 
-    /// Lines are about to be written; what to give [`Pmem::written`] then.
+    /// Reserves time for lines that are about to be written. Returns the argument for
+    /// [`Pmem::written`].
     #[inline(always)]
     pub(crate) fn writes(&self, lines: u64) -> u64 {
         if active() == 0 {
@@ -290,7 +291,7 @@ impl Pmem {
         emulator.reserve(unsafe { AtomicU64::from_ptr(self.word(off)) }, lines)
     }
 
-    /// They were.
+    /// Waits for lines that were written.
     #[inline(always)]
     pub(crate) fn written(&self, due: u64) {
         if due != 0 {

@@ -1,15 +1,15 @@
-//! The time stamp counter: the only clock that is finer than a memory's latency.
+//! The time stamp counter, the only clock finer than a memory's latency.
 //!
-//! It runs at one rate, on all cores, on every CPU that has clwb or AVX2; that rate is found out
-//! beside the kernel's clock.
+//! It runs at one rate on all cores of every CPU that has clwb or AVX2. The rate is measured beside
+//! the kernel's clock.
 
 use std::arch::x86_64::{__rdtscp, _mm_lfence, _rdtsc};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// The time for which the two clocks are compared. Each reading is off by some 30 ns.
+/// The time for which the two clocks are compared. Each reading has an error of some 30 ns.
 const BESIDE: Duration = Duration::from_millis(2);
-/// Looks of which the best is taken: in between a thread may be put aside.
+/// The count of readings, of which the best is taken: preemption may spoil some.
 const LOOKS: usize = 5;
 
 /// The counter.
@@ -19,7 +19,7 @@ pub(crate) fn now() -> u64 {
     unsafe { _rdtsc() }
 }
 
-/// The counter, once all before it is done.
+/// The counter, after all earlier instructions have completed.
 #[inline(always)]
 pub(crate) fn now_after() -> u64 {
     let mut core = 0;
@@ -31,7 +31,7 @@ pub(crate) fn now_after() -> u64 {
     }
 }
 
-/// Ticks in so many ns.
+/// Converts ns to ticks.
 pub(crate) fn of_ns(ns: u64) -> u64 {
     (ns as f64 * per_ns()).round() as u64
 }

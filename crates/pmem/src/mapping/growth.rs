@@ -1,5 +1,5 @@
-//! Mappings that grow: more of the file is mapped into the address space behind them, once it has
-//! more. Nothing that is mapped ever moves.
+//! Mappings that grow: when the file becomes longer, its new bytes are mapped into the address
+//! space reserved behind the mapping. No mapped byte ever moves.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,12 +12,13 @@ use crate::mapping::room::Access;
 use crate::{Error, Identity, MediumKind, Pmem};
 
 impl Pmem {
-    /// Reaches the first `len` bytes of the pool from now on, which the file has already: another
-    /// process made it longer. Nothing, if it does.
+    /// Extends the mapping to the first `len` bytes of the pool, whose file another process has
+    /// lengthened. A mapping that is already as long stays as it is.
     ///
     /// # Errors
-    /// `NoRoom`; `TooSmall`: the file has fewer bytes; `Unaligned`; `Open`: its name is another
-    /// file's now, `Map` and `Protect`: the kernel refuses. The pool is then as it was.
+    /// `NoRoom`; `TooSmall`: the file has fewer bytes; `Unaligned`; `Open`: the file's name belongs
+    /// to another file now; `Map` and `Protect`: the kernel refuses. After an error the pool is
+    /// unchanged.
     pub fn extend(&self, len: u64) -> Result<(), Error> {
         if len <= self.len() {
             return Ok(());
@@ -27,13 +28,13 @@ impl Pmem {
         self.extend_by(file.as_ref(), len)
     }
 
-    /// Makes the pool `len` bytes long, and reaches all of it: the file gets space for what is new
-    /// unless `sparse`, and reads as zeros there. Nothing, if it has them. Only one process may do
-    /// this at a time.
+    /// Lengthens the pool to `len` bytes and extends the mapping to them. The file gets space for
+    /// the new bytes unless `sparse`; they read as zeros. A pool that is already as long stays as
+    /// it is. Only one process may do this at a time.
     ///
     /// # Errors
-    /// Those of [`Pmem::extend`], and `NoSpace`, `Resize`. The pool and its file are then as they
-    /// were, or the file is longer and has the space.
+    /// Those of [`Pmem::extend`], and `NoSpace`, `Resize`. After an error the pool and its file are
+    /// unchanged, or the file is longer and has the space.
     pub fn lengthen(&self, len: u64, sparse: bool) -> Result<(), Error> {
         let from = self.len();
         if len <= from {
@@ -47,18 +48,19 @@ impl Pmem {
         let there = file.metadata().map_or(0, |metadata| metadata.len());
         lengthen_file(path, &file, len, sparse)?;
         if there > from && !sparse {
-            // The process that made it longer may have died before it had space.
+            // The process that lengthened the file may have died before the file had space.
             allocate(path, &file, from, there.min(len))?;
         }
         self.extend_by(Some(&file), len)?;
         if !sparse && self.medium().kind == MediumKind::Tmpfs {
-            // Pages of a new pool are populated now, and not under somebody's store.
+            // The pages of a new part are populated now, so that no later store waits for it.
             self.populate(from & !4095, &mut |_, _| ());
         }
         Ok(())
     }
 
-    /// That there is room, in whole pages of the medium.
+    /// Checks that the mapping may have `len` bytes: they are whole pages, and address space is
+    /// reserved.
     fn may_become(&self, len: u64) -> Result<(), Error> {
         let page_size = self.medium().page_size;
         if self.medium().has_large_pages() && !len.is_multiple_of(page_size) {
@@ -85,7 +87,7 @@ impl Pmem {
         Ok(())
     }
 
-    /// Maps what is missing of the first `len` bytes.
+    /// Maps the missing part of the first `len` bytes.
     fn extend_by(&self, file: Option<&File>, len: u64) -> Result<(), Error> {
         self.may_become(len)?;
         let Some(growth) = self.growth.as_deref() else {
@@ -157,11 +159,12 @@ impl Pmem {
         })
     }
 
-    /// The pool's file, opened once more: a descriptor that was kept may be another file's by now,
-    /// since programs close what they don't know.
+    /// Opens the pool's file again. A descriptor kept since the first time may belong to another
+    /// file, because programs close descriptors that they do not know.
     ///
     /// # Errors
-    /// The pool is no file (`Unsupported`), its name is gone, or another file's (`NotFound`).
+    /// `Unsupported`: the pool is no file. `NotFound`: its name is gone, or belongs to another
+    /// file.
     pub(crate) fn file_again(&self, write: bool) -> io::Result<File> {
         let path = self.path().ok_or(io::ErrorKind::Unsupported)?;
         let file = OpenOptions::new()
@@ -176,7 +179,7 @@ impl Pmem {
     }
 }
 
-/// A file can't have `wanted` bytes, or space for them.
+/// The error of a file that can't have `wanted` bytes, or space for them.
 fn refused(path: &Path, wanted: u64, source: io::Error) -> Error {
     match source.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Error::NoSpace {
@@ -192,8 +195,8 @@ fn refused(path: &Path, wanted: u64, source: io::Error) -> Error {
     }
 }
 
-/// Makes a pool's file `len` bytes long, if it is shorter, with space for all that is new unless
-/// `sparse`. Without space it keeps its length.
+/// Lengthens a pool's file to `len` bytes, if it is shorter, with space for all new bytes unless
+/// `sparse`. Without space the file keeps its length.
 ///
 /// # Errors
 /// `NoSpace`, `Resize`.
@@ -211,12 +214,13 @@ pub fn lengthen_file(path: &Path, file: &File, len: u64, sparse: bool) -> Result
         return Ok(());
     }
     allocate(path, file, from, len).inspect_err(|_| {
-        // The error tells why there is no space; a failure to cut the file again goes unsaid.
+        // The first error tells why there is no space; a failure to shorten the file again is
+        // ignored.
         let _ = file.set_len(from);
     })
 }
 
-/// Gives a file's bytes `from..end` space.
+/// Allocates space for the bytes `from..end` of a file.
 fn allocate(path: &Path, file: &File, from: u64, end: u64) -> Result<(), Error> {
     let failed = |errno: i32| {
         let source = io::Error::from_raw_os_error(errno);

@@ -21,26 +21,27 @@ const LEN_MIN: u64 = 4096;
 /// The options of a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MapOptions {
-    /// Without write access: a store ends the process, as to any such page.
+    /// Maps without write access: a store ends the process, as on any read-only page.
     pub read_only: bool,
-    /// Whether to flush where the medium can't outlive power.
+    /// The choice to flush where the medium does not survive power loss.
     pub flush: FlushMode,
-    /// On a plain file: msync what was flushed, at each fence.
+    /// Calls msync at each fence for the flushed pages of a plain file.
     pub durable: bool,
     /// The medium to emulate.
     pub emulate: Emulation,
-    /// Address space to keep, bytes from the pool's start, so that the mapping can grow to these
-    /// ([`Pmem::extend`]); the process's limit may leave less ([`Pmem::room`]). 0: it never grows.
+    /// Address space to reserve, bytes from the pool's start, into which the mapping can grow
+    /// ([`Pmem::extend`]). The limits of the process may leave less ([`Pmem::room`]). 0: it never
+    /// grows.
     pub reserve: u64,
     /// The protection against stray stores. A mapping without write access needs none.
     pub protect: ProtectMode,
 }
 
 impl Pmem {
-    /// Maps the whole of an existing pool.
+    /// Maps an existing pool.
     ///
     /// # Errors
-    /// The file can't be opened, understood or mapped.
+    /// The file can't be opened, has an unsuitable type or length, or can't be mapped.
     pub fn open(path: &Path, options: &MapOptions) -> Result<Pmem, Error> {
         let file = OpenOptions::new()
             .read(true)
@@ -54,10 +55,10 @@ impl Pmem {
         map_file(path, &file, options)
     }
 
-    /// Makes a pool of `len` bytes, mode 0600, and maps it. All of it is
-    /// allocated unless `sparse`. A file that exists is refused if `exclusive`,
-    /// else emptied. A DAX device is neither made nor resized, `len` has to fit;
-    /// if `exclusive`, its first page has to be zero.
+    /// Creates a pool of `len` bytes, mode 0600, and maps it. All of it is allocated unless
+    /// `sparse`. An existing file is refused if `exclusive`, otherwise emptied. A DAX device is
+    /// neither created nor resized: it must have at least `len` bytes, and its first page must be
+    /// zero if `exclusive`.
     ///
     /// # Errors
     /// Those of [`Pmem::open`]; `NoSpace` (the file is removed again), `Exists`, `Unaligned`,
@@ -72,8 +73,8 @@ impl Pmem {
         Pmem::create_watched(path, len, sparse, exclusive, options, &mut |_, _| ())
     }
 
-    /// Makes a pool as [`Pmem::create`] does. `progress` is that of [`Pmem::populate`], which takes
-    /// longest where it is needed.
+    /// Creates a pool as [`Pmem::create`] does. `progress` is passed to [`Pmem::populate`], the
+    /// longest part.
     ///
     /// # Errors
     /// Those of [`Pmem::create`].
@@ -117,20 +118,20 @@ impl Pmem {
             && !sparse
             && pool.medium().kind == crate::MediumKind::Tmpfs
         {
-            // tmpfs zeroes what fallocate reserved when it is first touched, 100 us a 2 MiB page,
-            // and ten times that where a hypervisor has to find the memory first: now, not under
-            // somebody's write.
+            // tmpfs zeroes a 2 MiB page at its first access, in 100 us, or ten times that where a
+            // hypervisor must find the memory first. This is done here, so that no later write
+            // waits for it.
             pool.populate(0, progress);
         }
         if made.is_err() && file.metadata().is_ok_and(|m| m.is_file()) {
-            // The error at hand says more than a failed removal would.
+            // The first error says more than that of a failed removal.
             let _ = fs::remove_file(path);
         }
         made
     }
 }
 
-/// A DAX device can't be resized or made, only looked at.
+/// Checks a DAX device, which can't be created or resized.
 fn claim_device(
     path: &Path,
     len: u64,
@@ -171,7 +172,7 @@ fn give_length(path: &Path, file: &File, len: u64, sparse: bool) -> Result<(), E
     lengthen_file(path, file, len, sparse)
 }
 
-/// Maps an open file or device as the medium it turns out to be.
+/// Maps an open file or device, after finding out its kind of medium.
 fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Error> {
     check_cpu(options)?;
     let probe = |source| Error::Probe {
@@ -201,7 +202,7 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
         fs_magic,
         page_size,
     };
-    // A tmpfs that gives large pages unasked says so.
+    // A tmpfs that gives large pages without advice reports a large block size.
     let advice: &[_] = if metadata.blksize() < HUGE as u64 {
         &[libc::MADV_HUGEPAGE, libc::MADV_DONTDUMP]
     } else {
@@ -235,7 +236,7 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
     Ok(mem.emulating(options.emulate))
 }
 
-/// Keeps stray stores from a mapping.
+/// Protects a mapping from stray stores.
 fn close(mapping: &Mapping, options: &MapOptions) -> io::Result<Guard> {
     if options.read_only {
         return Ok(Guard::None);
@@ -243,7 +244,7 @@ fn close(mapping: &Mapping, options: &MapOptions) -> io::Result<Guard> {
     Guard::close(mapping, options.protect)
 }
 
-/// Maps the file, with MAP_SYNC where that can be had.
+/// Maps the file, with MAP_SYNC where the file system supports it.
 fn map_shared(
     file: &File,
     len: u64,
@@ -258,7 +259,7 @@ fn map_shared(
     };
     let align = medium.alignment();
     let room = match medium.kind {
-        // All of a device is mapped.
+        // A device is mapped with its whole length.
         MediumKind::DevDax => 0,
         _ => options.reserve,
     };
@@ -271,7 +272,7 @@ fn map_shared(
         room::map(Some(file.as_fd()), len, room, align, access)
     };
     if matches!(medium.kind, MediumKind::File) {
-        // Refused (EOPNOTSUPP, EINVAL) by all but DAX file systems.
+        // All file systems but DAX ones refuse this (EOPNOTSUPP, EINVAL).
         if let Ok(mapping) = map(libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC) {
             medium.kind = MediumKind::FsDax;
             return Ok(mapping);
@@ -280,7 +281,7 @@ fn map_shared(
     map(libc::MAP_SHARED)
 }
 
-/// 16-byte atomics are what {size, mtime} stands on.
+/// Checks for 16-byte atomics, which the pair {size, mtime} needs.
 fn check_cpu(options: &MapOptions) -> Result<(), Error> {
     if !cpu().cmpxchg16b {
         return Err(Error::Unsupported { what: "cmpxchg16b" });

@@ -1,4 +1,4 @@
-//! One mapping of one pool: what it is, and the check of offsets.
+//! A mapping of a pool: its properties, and the check of offsets.
 
 use std::fmt;
 use std::fs::Metadata;
@@ -15,12 +15,12 @@ use crate::emulate::Emulator;
 use crate::mapping::room::{self, Access, Growth};
 use crate::protection::Guard;
 
-/// The identity of a pool's file, whatever its name.
+/// The identity of a pool's file, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Device: st_dev, or st_rdev of a DAX device; 0 = private memory.
     pub dev: u64,
-    /// Inode number; of private memory a number of its own in this process.
+    /// Inode number; private memory has a number that is unique in this process.
     pub ino: u64,
 }
 
@@ -36,7 +36,7 @@ impl Identity {
     }
 }
 
-/// Bytes that the kernel zeroes between two words to whoever watches.
+/// The bytes that the kernel zeroes between two reports of progress.
 const POPULATED_AT_ONCE: u64 = 64 << 20;
 
 /// One mapping of one pool, shared with any number of processes.
@@ -45,11 +45,11 @@ const POPULATED_AT_ONCE: u64 = 64 << 20;
 /// that changes at any time, and every access here allows for that.
 pub struct Pmem {
     pub(crate) base: *mut u8,
-    /// Bytes; of a mapping that grows, when it was made.
+    /// Bytes when the mapping was made; a growing mapping may have more now.
     len: u64,
-    /// Bytes that accesses are checked against, and the whole 8-byte words in them. A mapping that
-    /// grows counts all address space that was kept, so that no check has to load a length that may
-    /// change: that took an instruction more an access.
+    /// The bytes that accesses are checked against, and the whole 8-byte words in them. A mapping
+    /// that grows counts all reserved address space: a check that loads a changing length costs one
+    /// instruction more an access.
     bound: u64,
     words: u64,
     /// Whole words in `len`.
@@ -57,10 +57,10 @@ pub struct Pmem {
     pub(crate) copier: Copier,
     /// Aligned 16-byte moves are atomic.
     pub(crate) wide_moves: bool,
-    /// Each fence is an sfence, also without non-temporal stores.
+    /// Each fence is an sfence, even without non-temporal stores.
     pub(crate) fence_always: bool,
     pub(crate) medium: Medium,
-    /// A plain file that is to survive power: what the next fence has to sync.
+    /// The ranges that the next fence syncs, for a plain file that must survive power loss.
     pub(crate) dirty: Option<Box<DirtyRanges>>,
     /// The delays of an emulated slower medium.
     pub(crate) emulator: Option<Box<Emulator>>,
@@ -74,7 +74,7 @@ pub struct Pmem {
     #[cfg(feature = "record")]
     pub(crate) observer: Option<std::sync::Arc<dyn crate::recorder::record::Observer>>,
     pub(crate) mapping: Mapping,
-    /// How it grows, if address space was kept for that.
+    /// The growth of the mapping, if address space was reserved.
     pub(crate) growth: Option<Box<Growth>>,
 }
 
@@ -84,7 +84,7 @@ unsafe impl Send for Pmem {}
 // SAFETY: as above.
 unsafe impl Sync for Pmem {}
 
-/// The arguments of `Pmem::assemble` beside the mapping.
+/// The arguments of `Pmem::assemble`, except the mapping.
 pub(crate) struct Parts {
     pub mapping: Mapping,
     pub len: u64,
@@ -107,7 +107,7 @@ impl Pmem {
         Pmem::private_within(len, len)
     }
 
-    /// Makes a pool as [`Pmem::private`] does, with address space to grow to `room` bytes
+    /// Creates memory as [`Pmem::private`] does, with address space to grow to `room` bytes
     /// ([`Pmem::extend`]).
     ///
     /// # Panics
@@ -117,7 +117,7 @@ impl Pmem {
             .unwrap_or_else(|e| panic!("no address space for {len} bytes: {e}"))
     }
 
-    /// Makes a pool as [`Pmem::private_within`] does, if there is address space for it.
+    /// Creates memory as [`Pmem::private_within`] does, if there is address space.
     ///
     /// # Errors
     /// The kernel's.
@@ -148,7 +148,7 @@ impl Pmem {
         }))
     }
 
-    /// Puts a mapped pool together.
+    /// Assembles a mapped pool.
     pub(crate) fn assemble(parts: Parts) -> Pmem {
         let base = parts.mapping.base();
         let durable = parts.medium.durability == crate::Durability::ProcessAndMsync;
@@ -184,9 +184,9 @@ impl Pmem {
         }
     }
 
-    /// Has the kernel zero every page from byte `from` on, of a whole page, now and not later under
-    /// a store; `progress` is told of bytes done and bytes in all. Before Linux 5.14 nothing can be
-    /// asked, and without memory nothing is done: the first store pays.
+    /// Lets the kernel zero every page from byte `from` (page-aligned) on, so that no later store
+    /// waits for it. `progress` gets the bytes done and the bytes in all. Before Linux 5.14, or
+    /// without memory, nothing happens, and the first store pays.
     ///
     /// # Panics
     /// If `from` is behind the end.
@@ -206,17 +206,17 @@ impl Pmem {
         }
     }
 
-    /// Returns whether the file had less space than bytes when it was mapped: a store to where it
-    /// has none may fail.
+    /// Returns whether the file had less space than bytes when it was mapped: a store where it has
+    /// none may fail.
     pub fn is_sparse(&self) -> bool {
         self.sparse
     }
 
-    /// Gives the bytes `off..off + len`, of whole pages, space of the file's, by this thread, in a
-    /// write window. `false`: there is none.
+    /// Allocates space of the file for the bytes `off..off + len` (whole pages), by this thread, in
+    /// a write window. Returns `false` if there is none.
     ///
     /// # Panics
-    /// If they are not inside the pool.
+    /// If the range is not inside the pool.
     #[must_use]
     pub fn back(&self, off: u64, len: u64) -> bool {
         assert!(off + len <= self.len(), "inside the pool");
@@ -228,7 +228,7 @@ impl Pmem {
         self.path.as_deref()
     }
 
-    /// Length, bytes.
+    /// Length of the pool, bytes.
     #[inline(always)]
     #[expect(clippy::len_without_is_empty, reason = "a pool is never empty")]
     pub fn len(&self) -> u64 {
@@ -238,7 +238,7 @@ impl Pmem {
         }
     }
 
-    /// How long it can become, bytes.
+    /// The greatest length that the pool can grow to, bytes.
     pub fn room(&self) -> u64 {
         self.bound
     }
@@ -256,9 +256,9 @@ impl Pmem {
     }
 
     /// Returns whether the start of the pool is mapped with pages of 2 MiB or more. `false` also
-    /// where it can't be told (kernels before 6.7).
+    /// where the kernel can't tell (before 6.7).
     pub fn has_huge_pages(&self) -> bool {
-        // A page has to be there before its size can be told.
+        // The page must be mapped before its size can be read.
         self.copy_out(0, &mut [0; 8]).is_ok() && is_huge(self.base, self.len() as usize)
     }
 
@@ -267,28 +267,27 @@ impl Pmem {
         self.identity
     }
 
-    /// The offset at which a single load or store (or an msync) first met a
-    /// medium that failed. The page there now holds zeros of this process: the
-    /// mapping is lost, and nothing read from it may be believed.
+    /// The offset at which a load, a store or an msync first met a failure of the medium. That page
+    /// now holds zeros of this process: nothing read from the mapping is valid any more.
     #[inline]
     pub fn failed(&self) -> Option<u64> {
         self.node.and_then(Node::failed)
     }
 
-    /// Returns whether a single store met a medium that failed, and went nowhere. Not told of those
-    /// to a page that had failed before.
+    /// Returns whether a store met a failure of the medium and was lost. Stores to a page that had
+    /// failed before do not count.
     pub fn lost_store(&self) -> bool {
         self.node.is_some_and(Node::lost)
     }
 
     /// Returns whether there is a word at `off`. One rotation puts the low three bits on top, so
-    /// one comparison refuses both a misaligned offset and one past the end.
+    /// that one comparison refuses a misaligned offset and one past the end.
     #[inline(always)]
     fn may_have_word(&self, off: u64) -> bool {
         off.rotate_right(3) < self.words
     }
 
-    /// Whether there is a word at `off`, which may be anything.
+    /// Returns whether there is a word at `off`, which may have any value.
     #[inline(always)]
     pub(crate) fn has_word(&self, off: u64) -> bool {
         off.rotate_right(3) < self.words_at_first || self.has_more_words(off)
@@ -300,8 +299,8 @@ impl Pmem {
         self.growth.is_some() && off.rotate_right(3) < self.len() / 8
     }
 
-    /// Whether bytes inside the bound lie behind the end of a mapping that grows. Asked where
-    /// programs are tested: elsewhere the access itself is the end of the process.
+    /// Returns whether bytes inside the bound are behind the end of a mapping that grows. Only
+    /// builds with debug assertions ask; in others the access itself ends the process.
     #[inline(always)]
     fn is_behind(&self, off: u64, len: u64) -> bool {
         cfg!(debug_assertions) && self.growth.is_some() && off + len > self.len()
@@ -316,7 +315,7 @@ impl Pmem {
         self.base.wrapping_add(off as usize).cast()
     }
 
-    /// The 16-byte pair at `off`, refused as in `word`.
+    /// The 16-byte pair at `off`, checked as in `word`.
     #[inline(always)]
     pub(crate) fn pair(&self, off: u64) -> *mut u64 {
         if off.rotate_right(4) >= self.words / 2 || self.is_behind(off, 16) {
@@ -347,7 +346,7 @@ impl Pmem {
         self.base.wrapping_add(off as usize).cast()
     }
 
-    /// An offset that the program should never have made.
+    /// Panics because of an offset that only a fault of the program can produce.
     #[cold]
     #[inline(never)]
     fn refuse(&self, off: u64, len: u64) -> ! {

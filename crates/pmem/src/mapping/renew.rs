@@ -1,4 +1,4 @@
-//! Memory in place of what the medium can't give any more.
+//! Replacement of pages that the medium has lost.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,16 +10,17 @@ use crate::Error;
 
 const PAGE: u64 = 4096;
 
-/// Gives the pages at these offsets of a pool's file anew: they are zeros when it returns, durably.
-/// Mappings that have met the error keep it: nobody is to have the pool.
+/// Replaces the pages at these offsets of a pool's file: on return they are zeros, durably.
+/// Existing mappings keep the error, so no process may have the pool open.
 ///
-/// Each is given back to the file system and taken from it again (fallocate(2)), so a page of
-/// memory is another one, and a DAX file system has cleared or replaced what it stands on; where a
-/// file can't have holes, zeros are written over it, by which the kernel clears errors of
-/// persistent memory.
+/// Each page is returned to the file system and allocated again (fallocate(2)). A page of RAM is
+/// then another one, and a DAX file system has cleared or replaced its memory. Where a file can't
+/// have holes, zeros are written over the page, by which the kernel clears errors of persistent
+/// memory.
 ///
 /// # Errors
-/// [`Error::Renew`]: the file system can't, or it is a device (`ndctl clear-errors` clears those).
+/// [`Error::Renew`]: the file system can't do this, or the pool is a device (`ndctl clear-errors`
+/// clears its errors).
 pub fn renew_pages(path: &Path, offsets: &[u64]) -> Result<(), Error> {
     let failed = |source| Error::Renew {
         path: path.into(),

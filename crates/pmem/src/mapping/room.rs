@@ -1,4 +1,4 @@
-//! Address space that is kept behind a mapping, into which it may grow.
+//! Address space reserved behind a mapping, into which it may grow.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::address_space::Mapping;
 
-/// How bytes are mapped.
+/// The access with which bytes are mapped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Access {
     pub protection: libc::c_int,
@@ -24,13 +24,13 @@ impl Access {
     }
 }
 
-/// How a mapping grows.
+/// The growth of a mapping.
 #[derive(Debug)]
 pub(crate) struct Growth {
     pub access: Access,
-    /// Held while more is mapped.
+    /// Held while more bytes are mapped.
     pub one_at_a_time: Mutex<()>,
-    /// Bytes of the pool that are mapped. It becomes more, never less.
+    /// Bytes of the pool that are mapped. The length never decreases.
     len: AtomicU64,
 }
 
@@ -40,14 +40,14 @@ impl Growth {
         self.len.load(Ordering::Acquire)
     }
 
-    /// `len` bytes are mapped, and who sees it may use them.
+    /// Publishes that `len` bytes are mapped: a thread that reads the length may use them.
     pub(crate) fn admit(&self, len: u64) {
         self.len.fetch_max(len, Ordering::Release);
     }
 }
 
-/// Maps `len` bytes and, if it is more, keeps address space for `room`: less than that where the
-/// process may not have so much (setrlimit(2), RLIMIT_AS).
+/// Maps `len` bytes and reserves address space for `room`, if that is more. The limit of the
+/// process (setrlimit(2), RLIMIT_AS) may leave less.
 pub(crate) fn map(
     file: Option<BorrowedFd<'_>>,
     len: u64,
@@ -80,7 +80,8 @@ pub(crate) fn map(
     Ok((mapping, None))
 }
 
-/// Half of the address space that the process may have, bytes: the other half is for all else.
+/// Half of the address space that the process may have, bytes; the rest of the process needs the
+/// other half.
 fn half_of_limit() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,

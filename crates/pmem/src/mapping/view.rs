@@ -1,6 +1,6 @@
-//! A part of a pool, mapped once more for a program to load from and store to: pieces from here and
-//! there in the pool, in one row of addresses. It is apart from the engine's own mapping, and no
-//! write window closes it (docs/adr/0012-windows.md).
+//! A second mapping of parts of a pool, for a program's own loads and stores: pieces from several
+//! places in the pool at consecutive addresses. It is separate from the engine's mapping, and no
+//! write window protects it (docs/adr/0012-windows.md).
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use crate::address_space::{HUGE, Mapping};
 
 const PAGE: usize = 4096;
 
-/// A run of a view's bytes.
+/// A range of a view and its place in the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The offset in the view, bytes; whole pages.
@@ -26,18 +26,18 @@ pub struct Piece {
     pub len: u64,
 }
 
-/// The receiver of stores to a view.
+/// The destination of stores to a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stores {
     /// No store is allowed.
     None,
-    /// The pool, and so all processes.
+    /// The pool, shared with all processes.
     Shared,
-    /// Copies of the pages, which are this process's alone.
+    /// Copies of the pages, private to this process.
     Private,
 }
 
-/// Some pages of a pool at addresses of their own. Addresses that no piece covers can't be touched.
+/// Pages of a pool at addresses of their own. Addresses without a piece can't be accessed.
 #[derive(Debug)]
 pub struct View {
     mapping: Mapping,
@@ -46,12 +46,12 @@ pub struct View {
 }
 
 impl Pmem {
-    /// Maps pieces of the pool side by side, `len` bytes in all, with large pages where the longest
-    /// piece has them.
+    /// Maps pieces of the pool into a view of `len` bytes, with large pages where the longest piece
+    /// has them.
     ///
     /// # Errors
-    /// The pool is no file, or what is asked for is no whole pages of its medium, or copies of such
-    /// as are large (`Unsupported`); what the kernel says.
+    /// `Unsupported`: the pool is no file, a piece is not whole pages of its medium, or private
+    /// copies of large pages are asked for. Otherwise the kernel's error.
     pub fn view(&self, len: u64, pieces: &[Piece], stores: Stores) -> io::Result<View> {
         let medium = self.medium();
         let whole = |bytes: u64| bytes.is_multiple_of(medium.page_size);
@@ -80,11 +80,11 @@ impl Pmem {
 }
 
 impl View {
-    /// All of a file that is no pool, at a multiple of `align`, as large as its pages at least: to
-    /// be measured beside one.
+    /// Maps all of a file that is no pool, at a multiple of `align` that is at least its page size:
+    /// for measurements beside a pool.
     ///
     /// # Errors
-    /// It can't be opened or mapped.
+    /// The file can't be opened or mapped.
     pub fn of_file(path: &Path, align: usize) -> io::Result<View> {
         let file = File::options().read(true).write(true).open(path)?;
         let len = file.metadata()?.len();
@@ -97,24 +97,24 @@ impl View {
         Ok(view)
     }
 
-    /// Bytes.
+    /// Length of the view, bytes.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a view is never empty")]
     pub fn len(&self) -> u64 {
         self.mapping.len() as u64
     }
 
-    /// Its first address. The bytes there change at any time: it is for atomic accesses, or for
-    /// programs that know better.
+    /// The first address. Other processes may change the bytes at any time, so only atomic accesses
+    /// are valid from Rust.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.mapping.base()
     }
 
-    /// Shows a piece of the pool in place of what was at its addresses.
+    /// Maps a piece of the pool over the previous mapping at its addresses.
     ///
     /// # Errors
-    /// It lies outside the view; what the kernel says.
+    /// The piece lies outside of the view; or the kernel's error.
     pub fn show(&self, piece: Piece) -> io::Result<()> {
         let Piece { at, off, len } = piece;
         let (at, len) = self.range(at, len)?;
@@ -139,16 +139,17 @@ impl View {
         if mapped == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // A child that does not know of it has nothing that keeps the blocks where they are.
+        // A forked child does not get the view: it may hold no pin that keeps the blocks in place.
         // SAFETY: the same addresses; no byte changes.
         unsafe { libc::madvise(self.at(at).cast(), len, libc::MADV_DONTFORK) };
         Ok(())
     }
 
-    /// Copies out of it.
+    /// Copies bytes out of the view.
     ///
     /// # Errors
-    /// `InvalidInput`: outside it; `UnexpectedEof`: no page is there, or the medium failed.
+    /// `InvalidInput`: the range is outside of the view. `UnexpectedEof`: a page is missing, or the
+    /// medium failed.
     pub fn read(&self, at: u64, to: &mut [u8]) -> io::Result<()> {
         let (at, len) = self.range(at, to.len() as u64)?;
         // SAFETY: addresses of the view, which may fault, and a buffer of the caller's.
@@ -156,11 +157,11 @@ impl View {
         copied.map_err(|_| io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Copies into it. Durable, where it is shared, once the pool's lines were flushed
-    /// ([`Pmem::flush`]).
+    /// Copies bytes into the view. In a shared view they become durable once the pool's lines were
+    /// flushed ([`Pmem::flush`]).
     ///
     /// # Errors
-    /// Those of [`View::read`]; `PermissionDenied`: nobody may store to it.
+    /// Those of [`View::read`]; `PermissionDenied`: the view allows no stores.
     pub fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
         if self.stores == Stores::None {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -172,7 +173,7 @@ impl View {
         copied.map_err(|_| io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// The page at `at`, copied.
+    /// Copies the page at `at` out of the view.
     ///
     /// # Errors
     /// Those of [`View::read`].
@@ -182,7 +183,7 @@ impl View {
         Ok(page)
     }
 
-    /// The pages of a private view that were stored to, by their places in it.
+    /// The offsets in a private view of the pages that were stored to.
     ///
     /// # Errors
     /// /proc can't tell.

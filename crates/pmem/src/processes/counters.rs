@@ -1,18 +1,17 @@
-//! Counts of this thread's requests to the medium, for use where seconds are noise.
+//! Counts of this thread's requests to the medium, for use where time is noisy.
 //!
-//! Lines and fences are counted when they are asked for, also where the medium
-//! needs none (`FlushInstr::None`), so that a table of barriers per call comes
-//! out the same on every medium.
+//! Lines and fences are counted when they are requested, even where the medium needs none
+//! (`FlushInstr::None`), so that a table of barriers per call is the same on every medium.
 
 use crate::processes::thread;
 use std::cell::Cell;
 use std::ops::Sub;
 
-/// Running totals of one thread.
+/// The running totals of one thread.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub struct Counters {
-    /// Cached and atomic stores, one for each word or byte stored; a `cas` counts
-    /// whether or not it stores.
+    /// Cached and atomic stores, one for each word or byte. A `cas` counts whether or not it
+    /// stores.
     pub stores: u64,
     /// Bytes stored non-temporally.
     pub nt_bytes: u64,
@@ -22,8 +21,8 @@ pub struct Counters {
     pub fences: u64,
     /// Bytes of undo log ([`add_logged`]).
     pub logged_bytes: u64,
-    /// Times that a closed pool was opened for stores, and closed again: two WRPKRU, or two
-    /// mprotect(2).
+    /// Times that a closed pool was opened for stores and closed again: two WRPKRU, or two
+    /// mprotect(2), each.
     pub windows: u64,
 }
 
@@ -65,7 +64,7 @@ pub(crate) fn flushed(lines: u64) {
     thread::with(|c| add(&c.lines_flushed, lines));
 }
 
-/// Counts a fence; says whether non-temporal stores were waiting for it.
+/// Counts a fence. Returns whether non-temporal stores were waiting for it.
 #[inline(always)]
 pub(crate) fn fenced() -> bool {
     thread::with(|c| {
@@ -91,7 +90,7 @@ pub fn add_logged(n: u64) {
     thread::with(|c| add(&c.logged_bytes, n));
 }
 
-/// This thread's totals since it began.
+/// This thread's totals since its start.
 #[inline]
 pub fn snapshot() -> Counters {
     thread::with(|c| Counters {

@@ -1,9 +1,8 @@
-//! A process that kills itself, or stops, at a chosen instant, for crash tests.
+//! A process that kills or stops itself at a chosen instant, for crash tests.
 //!
-//! A kill from outside seldom falls inside a transaction, which lasts a
-//! microsecond. This one falls at a barrier, or so many instructions of the same
-//! thread after it: between any two stores, that is. Nothing of it costs
-//! anything until [`arm`] is called.
+//! A kill from outside seldom falls inside a transaction, which lasts a microsecond. This one falls
+//! at a barrier, or a given number of instructions of the same thread after it, and so between any
+//! two stores. It costs nothing until [`arm`] is called.
 
 use std::arch::asm;
 use std::ptr::null_mut;
@@ -16,10 +15,9 @@ static INSTRUCTIONS_LEFT: AtomicU64 = AtomicU64::new(0);
 static STOPS: AtomicBool = AtomicBool::new(false);
 static ENDS: AtomicBool = AtomicBool::new(false);
 
-/// The process is to die, by SIGKILL, so that nothing of it runs any more:
-/// `instructions` after it has done its `barrier`-th fence from now, on
-/// whichever thread that is. An instruction is counted by a trap, so the other
-/// threads run on meanwhile, a thousand times as fast.
+/// Kills the process by SIGKILL, `instructions` after its `barrier`-th fence from now, on whichever
+/// thread that is. A trap counts each instruction, so the other threads run on meanwhile, a
+/// thousand times as fast.
 pub fn arm(barrier: u64, instructions: u64) {
     INSTRUCTIONS_LEFT.store(instructions, Ordering::Relaxed);
     BARRIERS_LEFT.store(barrier, Ordering::Relaxed);
@@ -34,23 +32,22 @@ pub fn arm(barrier: u64, instructions: u64) {
     active::count_barriers();
 }
 
-/// The thread that does the `barrier`-th fence from now is to end there, without a word: what it
-/// was doing stays half done.
+/// Ends the thread that executes the `barrier`-th fence from now, without cleaning up: its work
+/// stays half done.
 pub fn end_thread_at(barrier: u64) {
     ENDS.store(true, Ordering::Relaxed);
     BARRIERS_LEFT.store(barrier, Ordering::Relaxed);
     active::count_barriers();
 }
 
-/// The process is to stop, by SIGSTOP, when it has done its `barrier`-th fence from now; it goes on
-/// with SIGCONT.
+/// Stops the process by SIGSTOP after its `barrier`-th fence from now; it continues with SIGCONT.
 pub fn stop_at(barrier: u64) {
     STOPS.store(true, Ordering::Relaxed);
     BARRIERS_LEFT.store(barrier, Ordering::Relaxed);
     active::count_barriers();
 }
 
-/// A fence, just done, of a process that counts them.
+/// Counts a fence of a process in which fences are counted.
 pub(crate) fn at_barrier() {
     if BARRIERS_LEFT.fetch_sub(1, Ordering::Relaxed) != 1 {
         return;
@@ -72,8 +69,8 @@ pub(crate) fn at_barrier() {
     unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
 }
 
-/// After each instruction of the thread that is to die. The kernel clears the
-/// trap flag for the handler and sets it again on return from it.
+/// Runs after each instruction of the thread that is to die. The kernel clears the trap flag for
+/// the handler and sets it again on return.
 extern "C" fn on_step(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
     if INSTRUCTIONS_LEFT.fetch_sub(1, Ordering::Relaxed) <= 1 {
         die();
@@ -83,7 +80,7 @@ extern "C" fn on_step(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_v
 fn die() -> ! {
     // SAFETY: no memory is touched; the signal goes to this process alone.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-    // The signal may be taken by another thread a moment later.
+    // Another thread may take the signal a moment later.
     loop {
         std::hint::spin_loop();
     }

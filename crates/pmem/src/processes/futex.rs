@@ -7,9 +7,9 @@ use std::time::Duration;
 use crate::Pmem;
 
 impl Pmem {
-    /// Sleeps while the low half of the word at `off` (8-aligned) is
-    /// `expect_low32`, until woken or for `timeout` at most. May return early
-    /// for no reason: look again. Whether a signal ended it.
+    /// Sleeps while the low half of the word at `off` (8-aligned) is `expect_low32`, until woken or
+    /// for at most `timeout`. It may return early for no reason, so the caller checks the word
+    /// again. Returns whether a signal ended the sleep.
     pub fn futex_wait(&self, off: u64, expect_low32: u32, timeout: Duration) -> bool {
         let at = self.word(off).cast::<u32>();
         self.note_wait(off);
@@ -39,7 +39,7 @@ impl Pmem {
         woken == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR)
     }
 
-    /// Wakes up to `n` sleepers on the word at `off` (8-aligned).
+    /// Wakes at most `n` sleepers on the word at `off` (8-aligned).
     pub fn futex_wake(&self, off: u64, n: u32) {
         let at = self.word(off);
         let n = i32::try_from(n).unwrap_or(i32::MAX);

@@ -1,8 +1,8 @@
-//! Telling a forked child from the process that it is a copy of.
+//! The identity of an address space: a forked child differs from its parent.
 //!
-//! A number stands in a page that the kernel wipes in a forked child (MADV_WIPEONFORK), so that a
-//! look at it costs two loads and no call. A child that shares its parent's memory (vfork) counts
-//! as the parent.
+//! A number stands in a page that the kernel wipes in a forked child (MADV_WIPEONFORK), so that
+//! reading it costs two loads and no call. A child that shares its parent's memory (vfork) has the
+//! parent's number.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(null_mut());
 
-/// Names this address space; another one in a forked child. Never 0.
+/// The number of this address space, never 0. A forked child has another one.
 #[inline]
 pub fn number() -> u64 {
     let page = PAGE.load(Ordering::Acquire);
@@ -24,7 +24,7 @@ pub fn number() -> u64 {
     begin()
 }
 
-/// The first look of a process, or of a forked child.
+/// Gives the process, or a forked child, its number at the first call.
 #[cold]
 fn begin() -> u64 {
     if PAGE.load(Ordering::Acquire).is_null() {
@@ -69,9 +69,9 @@ fn map() -> *mut AtomicU64 {
     page.cast()
 }
 
-/// Runs `body` in a forked child and waits for its end; answers the exit status that `body` gave,
-/// or 255 if it ended otherwise. For tests: the child has this thread alone, so `body` must not
-/// wait for others of the parent's.
+/// Runs `body` in a forked child and waits for the child's end. Returns the exit status that `body`
+/// gave, or 255 if the child ended otherwise. For tests: the child has this thread alone, so `body`
+/// must not wait for other threads of the parent.
 #[doc(hidden)]
 pub fn in_child(body: impl FnOnce() -> u8) -> u8 {
     // SAFETY: the child runs `body` and exits; what that may do is the caller's to know.

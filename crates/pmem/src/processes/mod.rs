@@ -1,4 +1,4 @@
-//! The facts that processes and threads that share a pool know of each other.
+//! Facts that processes and threads sharing a pool need about each other.
 
 pub(crate) mod active;
 pub mod counters;

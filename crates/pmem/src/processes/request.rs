@@ -1,12 +1,12 @@
-//! Asking a file system or a device for something by number.
+//! Requests to a file system or a device by number.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// ioctl(2) with no argument; what it answers. For numbers made with `_IO`, which carry none.
+/// Calls ioctl(2) without an argument, for numbers made with `_IO`, and returns its result.
 ///
 /// # Errors
-/// The system's word; `ENOTTY` where nobody knows the number.
+/// The kernel's error; `ENOTTY` for an unknown number.
 pub fn request(file: BorrowedFd<'_>, number: u32) -> io::Result<i32> {
     // SAFETY: the argument is 0, so a handler that took it for a pointer would find nothing mapped
     // there and fail with EFAULT: no memory of this process is read or written.
@@ -17,13 +17,13 @@ pub fn request(file: BorrowedFd<'_>, number: u32) -> io::Result<i32> {
     Ok(answer)
 }
 
-/// ioctl(2) with a pointer to one 32-bit word, for numbers that say that this is their argument
-/// (made with `_IOR`, `_IOW` or `_IOWR` of four bytes).
+/// Calls ioctl(2) with a pointer to one 32-bit word, for numbers that declare this argument (made
+/// with `_IOR`, `_IOW` or `_IOWR` of four bytes).
 ///
 /// # Errors
-/// The system's word; `EINVAL` for a number that speaks of another size.
+/// The kernel's error; `EINVAL` for a number that declares another size.
 pub fn request_with_word(file: BorrowedFd<'_>, number: u32, word: u32) -> io::Result<i32> {
-    // asm-generic/ioctl.h: fourteen bits of size above eight of type and eight of number.
+    // asm-generic/ioctl.h: fourteen bits of size above eight bits of type and eight of number.
     if number >> 16 & 0x3fff != 4 {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
@@ -37,11 +37,11 @@ pub fn request_with_word(file: BorrowedFd<'_>, number: u32, word: u32) -> io::Re
     Ok(answer)
 }
 
-/// ioctl(2) that fills `room`, for numbers that say that this is their argument (made with `_IOR`
-/// of so many bytes).
+/// Calls ioctl(2) to fill `room`, for numbers that declare this argument (made with `_IOR` of as
+/// many bytes).
 ///
 /// # Errors
-/// The system's word; `EINVAL` for a number that speaks of another size.
+/// The kernel's error; `EINVAL` for a number that declares another size.
 pub fn request_for_bytes(file: BorrowedFd<'_>, number: u32, room: &mut [u8]) -> io::Result<i32> {
     if (number >> 16 & 0x3fff) as usize != room.len() {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));

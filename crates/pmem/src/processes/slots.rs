@@ -1,15 +1,13 @@
-//! Locks whose life is that of an address space.
+//! Locks with the life of an address space.
 //!
-//! A process shows that it lives by a locked byte far beyond any pool's end.
-//! The lock belongs to an open file description that only a mapping keeps: it
-//! outlives every close(2), is not inherited by a forked child (MADV_DONTFORK),
-//! and falls when the kernel tears the address space down, at exit, exec or
-//! SIGKILL, whatever the PID namespace.
+//! A process shows that it lives by a locked byte far behind the end of any pool. The lock belongs
+//! to an open file description that only a mapping keeps: it outlives every close(2), is not
+//! inherited by a forked child (MADV_DONTFORK), and ends when the kernel removes the address space,
+//! at exit, exec or SIGKILL, in any PID namespace.
 //!
-//! Where a mapping does not keep its description (overlayfs maps the file
-//! below), the descriptor stays open instead, close-on-exec; a forked child
-//! then holds the lock too, until it execs or exits. The same goes for a child
-//! that another thread forks during the call that takes the lock.
+//! Where a mapping does not keep its description (overlayfs maps the file below), the descriptor
+//! stays open instead, close-on-exec. A forked child then holds the lock too, until its exec or
+//! exit. The same holds for a child that another thread forks during the call that takes the lock.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -24,20 +22,20 @@ use crate::address_space::Mapping;
 use crate::medium::examine;
 use crate::processes::life;
 
-/// One locked byte, or two; dropping it unlocks.
+/// One or two locked bytes, unlocked on drop.
 #[derive(Debug)]
 pub struct ByteLock {
     keeper: Keeper,
 }
 
-/// The keeper of the description that has the lock.
+/// The owner of the description that has the lock.
 #[derive(Debug)]
 enum Keeper {
     Mapping(#[expect(dead_code, reason = "held for its drop")] Kept),
     Descriptor(File),
 }
 
-/// A mapping that a forked child does not have.
+/// A mapping that a forked child does not get.
 #[derive(Debug)]
 struct Kept {
     mapping: ManuallyDrop<Mapping>,
@@ -55,7 +53,7 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // In a child something else may stand there.
+        // In a child, another mapping may be at this address.
         if self.life == life::number() {
             // SAFETY: dropped once, here.
             unsafe { ManuallyDrop::drop(&mut self.mapping) };
@@ -66,34 +64,34 @@ impl Drop for Kept {
 /// The holder of a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
-    /// No holder: it could be locked exclusively.
+    /// No holder: the byte could be locked exclusively.
     Free,
-    /// A process; its pid where the kernel tells (not for a [`ByteLock`]: 0).
+    /// A process, with its pid where the kernel tells it (0 for a [`ByteLock`]).
     HeldBy(u32),
 }
 
 impl ByteLock {
-    /// Locks byte number `byte` for this address space alone. `None` if
-    /// anybody has it, another lock of this process included.
+    /// Locks byte number `byte` for this address space alone. `None` if there is any other lock on
+    /// it, even one of this process.
     ///
     /// # Errors
-    /// A file that can't be opened for writing, mapped or locked.
+    /// The file can't be opened for writing, mapped or locked.
     pub fn try_exclusive(path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
         lock(path, byte, libc::F_WRLCK, None)
     }
 
-    /// Locks byte number `byte` beside others who share it. `None` if somebody
-    /// has it exclusively. Reading rights to the file are enough.
+    /// Locks byte number `byte` beside other sharers. `None` if there is an exclusive lock on it.
+    /// Read access to the file is enough.
     ///
     /// # Errors
-    /// A file that can't be opened, mapped or locked.
+    /// The file can't be opened, mapped or locked.
     pub fn try_shared(path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
         lock(path, byte, libc::F_RDLCK, None)
     }
 
-    /// Locks as [`ByteLock::try_exclusive`] does, for the child that is about to be forked, or the
-    /// program that this process is about to become: a descriptor keeps the lock, which they
-    /// inherit. The one that keeps it calls [`ByteLock::adopt`]; the others drop theirs.
+    /// Locks as [`ByteLock::try_exclusive`] does, before a fork or an exec. A descriptor keeps the
+    /// lock, and the child or the new program inherits it. The process that keeps the lock calls
+    /// [`ByteLock::adopt`]; the others drop theirs.
     ///
     /// # Errors
     /// Those of [`ByteLock::try_exclusive`].
@@ -108,8 +106,8 @@ impl ByteLock {
         }))
     }
 
-    /// Has an inherited lock keep another byte too, shared: no second descriptor is needed for it.
-    /// `None` if somebody has that one exclusively, or this is not an inherited lock.
+    /// Adds another byte, shared, to an inherited lock, so that it needs no second descriptor.
+    /// `None` if there is an exclusive lock on that byte, or this lock is not inherited.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -127,7 +125,7 @@ impl ByteLock {
     /// Gives an inherited lock the life of this address space.
     ///
     /// # Errors
-    /// The file can't be looked at.
+    /// The file's properties can't be read.
     pub fn adopt(self, path: &Path) -> Result<ByteLock, Error> {
         let Keeper::Descriptor(file) = self.keeper else {
             return Ok(self);
@@ -148,7 +146,7 @@ impl ByteLock {
         })
     }
 
-    /// The descriptor that keeps the lock, if one does.
+    /// The number of the descriptor that keeps the lock, if one does.
     #[must_use]
     pub fn descriptor(&self) -> Option<i32> {
         match &self.keeper {
@@ -157,7 +155,7 @@ impl ByteLock {
         }
     }
 
-    /// Has an inherited lock's descriptor stay open over exec.
+    /// Keeps the descriptor of an inherited lock open over exec.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -166,8 +164,8 @@ impl ByteLock {
             .map_or(Ok(()), |descriptor| set_cloexec(descriptor, false))
     }
 
-    /// An inherited lock, from the number of its descriptor: in the program that this process
-    /// became. `None` if that is no descriptor of the file.
+    /// Takes over an inherited lock by the number of its descriptor, after exec. `None` if the
+    /// number is no descriptor of the file.
     #[must_use]
     pub fn from_exec(path: &Path, descriptor: i32) -> Option<ByteLock> {
         use std::os::unix::fs::MetadataExt;
@@ -194,7 +192,7 @@ fn set_cloexec(descriptor: i32, on: bool) -> io::Result<()> {
     }
 }
 
-/// A page of the file that keeps its description, and that no child gets.
+/// Maps a page of the file that keeps its description and is absent in a forked child.
 fn map_page(file: &File, page_size: usize) -> Option<Mapping> {
     let mapping = Mapping::new(
         Some(file.as_fd()),
@@ -208,16 +206,15 @@ fn map_page(file: &File, page_size: usize) -> Option<Mapping> {
         .filter(|mapping| mapping.advise(libc::MADV_DONTFORK))
 }
 
-/// File systems that may map a file other than the one opened: overlayfs, FUSE
-/// (passthrough), ecryptfs. Whether our own shared lock stands can't be seen
-/// beside the others', so these are known by name.
+/// File systems that may map a file other than the opened one: overlayfs, FUSE (passthrough),
+/// ecryptfs. They are known by name, because a probe can't tell the own shared lock from others.
 const STACKED: [u64; 3] = [0x794c_7630, 0x6573_5546, 0xf15f];
 
 /// The properties of a file's mappings.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     page_size: usize,
-    /// Its file system maps another file.
+    /// Set if the file system maps another file.
     stacked: bool,
 }
 
@@ -231,7 +228,7 @@ impl Kind {
     }
 }
 
-/// A description of its own, through which no byte is ever locked.
+/// A description of its own, for probes: no byte is ever locked through it.
 #[derive(Debug)]
 pub struct Prober {
     file: File,
@@ -240,7 +237,7 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// Opens the pool's file once more.
+    /// Opens the pool's file again.
     ///
     /// # Errors
     /// A file that can't be opened for reading.
@@ -253,7 +250,7 @@ impl Prober {
         })
     }
 
-    /// Locks as [`ByteLock::try_exclusive`] does, in the file that this is open on.
+    /// Locks as [`ByteLock::try_exclusive`] does, in the prober's file.
     ///
     /// # Errors
     /// Those of [`ByteLock::try_exclusive`].
@@ -261,7 +258,7 @@ impl Prober {
         lock(&self.path, byte, libc::F_WRLCK, Some(self))
     }
 
-    /// Locks as [`ByteLock::try_shared`] does, in the file that this is open on.
+    /// Locks as [`ByteLock::try_shared`] does, in the prober's file.
     ///
     /// # Errors
     /// Those of [`ByteLock::try_shared`].
@@ -269,13 +266,13 @@ impl Prober {
         lock(&self.path, byte, libc::F_RDLCK, Some(self))
     }
 
-    /// The number of its descriptor.
+    /// The number of the descriptor.
     #[must_use]
     pub fn descriptor(&self) -> i32 {
         self.file.as_raw_fd()
     }
 
-    /// The path that it was opened by.
+    /// The path by which the file was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -284,7 +281,7 @@ impl Prober {
     /// Finds the holder of byte number `byte`.
     ///
     /// # Errors
-    /// A file system without open file description locks.
+    /// The file system has no open file description locks.
     pub fn probe(&self, byte: u64) -> Result<Probe, Error> {
         probe(&self.file, byte).map_err(|source| Error::Lock {
             path: self.path.clone(),
@@ -293,11 +290,12 @@ impl Prober {
     }
 }
 
-/// Numbers below this are the program's.
+/// The least number of a kept descriptor; smaller numbers belong to the program.
 static LOWEST: AtomicI32 = AtomicI32::new(0);
 
-/// Has descriptors that this crate keeps numbered from `lowest` on, where that many may be open: in
-/// a program that does not know of them, and may close or reuse any number.
+/// Moves the descriptors that this crate keeps to numbers from `lowest` on, where the limit allows
+/// so many. A preloaded library needs this: the program does not know of its descriptors, and may
+/// close or reuse small numbers.
 pub fn keep_descriptors_from(lowest: i32) {
     LOWEST.store(lowest, Ordering::Relaxed);
 }
@@ -307,7 +305,7 @@ fn open(path: &Path, write: bool) -> Result<File, Error> {
     Ok(keep(file.into()).into())
 }
 
-/// Moves a descriptor to where this crate keeps its own.
+/// Moves a descriptor to the numbers that this crate keeps.
 pub(crate) fn keep(descriptor: OwnedFd) -> OwnedFd {
     let lowest = LOWEST.load(Ordering::Relaxed);
     if lowest == 0 {
@@ -334,7 +332,8 @@ fn open_anywhere(path: &Path, write: bool) -> Result<File, Error> {
         })
 }
 
-/// `beside`: another description of the same file, through which the lock can be seen.
+/// Locks a byte. `beside` is another description of the same file, through which the lock can be
+/// probed.
 fn lock(
     path: &Path,
     byte: u64,
@@ -365,7 +364,7 @@ fn lock(
         }));
     }
     drop(file);
-    // Does the mapping keep the lock? Seen through a second description.
+    // A second description shows whether the mapping keeps the lock.
     if let Some(beside) = beside
         && probe_for(&beside.file, byte, libc::F_WRLCK).map_err(failed)? != Probe::Free
     {
@@ -379,7 +378,7 @@ fn lock(
             keeper: Keeper::Mapping(Kept::new(mapping)),
         }));
     }
-    // It does not: lock again, unless somebody was faster.
+    // The mapping does not keep it: the byte is locked again, unless another process was faster.
     Ok(try_lock(&second, byte, kind)
         .map_err(failed)?
         .then_some(ByteLock {
@@ -387,7 +386,7 @@ fn lock(
         }))
 }
 
-/// struct flock for one byte. `l_pid` has to be 0 for these commands.
+/// A `struct flock` for one byte. `l_pid` must be 0 for these commands.
 fn flock(byte: u64, kind: libc::c_int) -> io::Result<libc::flock> {
     let start =
         libc::off_t::try_from(byte).map_err(|_| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
@@ -400,7 +399,7 @@ fn flock(byte: u64, kind: libc::c_int) -> io::Result<libc::flock> {
     Ok(flock)
 }
 
-/// F_OFD_SETLK; `false` if somebody else is in the way.
+/// Tries F_OFD_SETLK. Returns `false` if another lock conflicts.
 fn try_lock(file: &File, byte: u64, kind: libc::c_int) -> io::Result<bool> {
     let flock = flock(byte, kind)?;
     // SAFETY: the kernel reads a valid struct flock.
@@ -418,7 +417,7 @@ fn probe(file: &File, byte: u64) -> io::Result<Probe> {
     probe_for(file, byte, libc::F_WRLCK)
 }
 
-/// F_OFD_GETLK: who is in the way of a lock of that kind.
+/// Finds a lock that conflicts with one of that kind, by F_OFD_GETLK.
 fn probe_for(file: &File, byte: u64, kind: libc::c_int) -> io::Result<Probe> {
     let mut flock = flock(byte, kind)?;
     // SAFETY: the kernel reads and writes a valid struct flock.
@@ -428,7 +427,7 @@ fn probe_for(file: &File, byte: u64, kind: libc::c_int) -> io::Result<Probe> {
     Ok(if flock.l_type == libc::F_UNLCK as libc::c_short {
         Probe::Free
     } else {
-        // -1 = a description's lock, which has no process.
+        // A pid of -1 stands for the lock of a description, which has no process.
         Probe::HeldBy(u32::try_from(flock.l_pid).unwrap_or(0))
     })
 }

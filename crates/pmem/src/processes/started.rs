@@ -1,19 +1,19 @@
 //! The state in which this process was started, as far as the standard library changes it before
-//! `main`: it ignores SIGPIPE, and opens /dev/null at each of the numbers 0 to 2 that is closed. A
-//! command that starts a program in the caller's stead gives it the caller's state.
+//! `main`: it ignores SIGPIPE, and opens /dev/null at each closed number from 0 to 2. A command
+//! that starts a program for its caller passes on the caller's state.
 //!
-//! A feature, for commands alone: the preloaded library begins with every program, where the check
-//! would cost time.
+//! This is a feature for commands alone. The preloaded library starts with every program, where the
+//! check would cost time.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Runs before the standard library begins.
+/// Runs before the standard library's start.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static LOOK: extern "C" fn() = peek;
 
 static IGNORES_BROKEN_PIPES: AtomicBool = AtomicBool::new(false);
-/// A bit for each that was closed.
+/// One bit for each number that was closed.
 static CLOSED: AtomicU32 = AtomicU32::new(0);
 
 /// Standard input, output and errors.

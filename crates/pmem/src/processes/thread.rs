@@ -1,14 +1,14 @@
 //! A thread's own state: one block of thread-local words, reached by one addition.
 //!
-//! Initial-exec by hand, because Rust's thread-locals of a shared library go through
-//! `__tls_get_addr`, which may allocate: not allowed in a preloaded library, whose callers may be
-//! inside malloc or a signal handler (docs/adr/0049-stack-and-thread-locals.md). No Drop, and all
-//! zero at first. A child of vfork shares its parent's block.
+//! The block is initial-exec, by hand. Rust's thread-locals of a shared library go through
+//! `__tls_get_addr`, which may allocate; a preloaded library must not, because its callers may be
+//! inside malloc or a signal handler (docs/adr/0049-stack-and-thread-locals.md). The block has no
+//! Drop and begins with zeros. A child of vfork shares its parent's block.
 
 use std::arch::{asm, global_asm};
 use std::cell::Cell;
 
-/// [`Thread::pending`]: a line was flushed, and a fence is still to come.
+/// The state of [`Thread::pending`] in which a line was flushed and the fence is missing.
 pub const PENDING_FLUSHED: u64 = 1;
 /// [`PENDING_FLUSHED`] for a closing entry: stores of pointers and sizes need not wait for it.
 pub const PENDING_CLOSED: u64 = 3;
@@ -32,42 +32,43 @@ pub struct Thread {
     pub(crate) nt_pending: Cell<u64>,
     /// The thread's tag in owner words; 0 before it has one.
     pub tag: Cell<u64>,
-    /// The lane that it used last, plus one.
+    /// The lane that the thread used last, plus one.
     pub lane: Cell<u64>,
-    /// Changing calls that it has begun.
+    /// The count of changing calls that the thread has begun.
     pub begun: Cell<u64>,
-    /// The line that it read last, plus one, and what it was delayed too long, ticks: where a
-    /// medium is emulated.
+    /// The line that the thread read last, plus one, and its excess delay in ticks, for an emulated
+    /// medium.
     pub(crate) line_read: Cell<u64>,
     pub(crate) delay_credit: Cell<u64>,
     /// Write windows opened in a closed pool.
     pub(crate) windows: Cell<u64>,
-    /// The nesting of its windows, where page permissions close a pool; where a key closes it, not
-    /// 0 if one is known to be open.
+    /// With page permissions, the nesting of the thread's windows. With a key, not 0 if a window is
+    /// known to be open.
     pub(crate) depth: Cell<u64>,
     /// The pending commit, which must be durable before this thread stores in place: 0 none,
     /// [`PENDING_FLUSHED`] and [`PENDING_CLOSED`] one that the next fence makes durable, else the
     /// offset of a line that is not flushed yet.
     pub pending: Cell<u64>,
-    /// The last stores of this thread by a committed redo record, not flushed: the pool and the
-    /// log, as the engine names them, and two ranges, each as offset and bytes.
+    /// The unflushed stores of this thread's last committed redo record: the pool and the log, as
+    /// the engine names them, and two ranges, each as offset and bytes.
     pub redo_ranges: [Cell<u64>; 6],
-    /// For the face that runs in this process.
+    /// Words of the face that runs in this process.
     pub face: [Cell<u64>; 12],
 }
 
 impl Thread {
-    /// Resets the words to no call: no window, no pending commit. For a face that takes these words
-    /// over from a guest, which may have been killed in one.
+    /// Resets the words to the state outside of any call: no window, no pending commit. A face
+    /// calls this when it takes the words over from a guest that may have been killed inside a
+    /// call.
     pub fn leave_call(&self) {
         self.depth.set(0);
         self.pending.set(0);
     }
 }
 
-/// Bytes of [`Thread`]; the assembly below has the same number.
+/// Bytes of [`Thread`]; the assembly below repeats the number.
 const BYTES: usize = 256;
-/// The byte where [`Thread::face`] begins: for a face's own assembly.
+/// The offset in bytes of [`Thread::face`], for a face's own assembly.
 pub const FACE: usize = 160;
 
 const _: () = assert!(size_of::<Thread>() == BYTES);

@@ -1,13 +1,12 @@
-//! The pages of a mapping that were stored to, as the kernel notes them from Linux 6.7 on
-//! (userfaultfd with asynchronous write protection, and PAGEMAP_SCAN). No signal, no message, and
-//! nothing that a system call of the program could meet: the first store to a page costs a fault,
-//! and the kernel takes the protection away.
+//! The pages of a mapping that were stored to, as Linux 6.7 and later notes them (userfaultfd with
+//! asynchronous write protection, and PAGEMAP_SCAN). There is no signal and no message, and system
+//! calls of the program behave as before: the first store to a page costs a fault, in which the
+//! kernel removes the protection.
 //!
-//! Watched pages are mapped one by one: a large page that is watched is mapped as 4 KiB pages from
-//! then on.
+//! A large page that is watched is mapped as 4 KiB pages from then on.
 //!
-//! Pages that are not watched are not guessed at: after munmap, mremap, a mapping in the place of
-//! another, or fork, [`Watch::take`] says that it does not know.
+//! The state of pages that are not watched is unknown: after munmap, mremap, a mapping over the
+//! watched one, or fork, [`Watch::take`] returns an error.
 
 use std::fs::File;
 use std::io;
@@ -92,30 +91,30 @@ mod abi {
     }
 }
 
-/// Addresses, `start..end`, whole pages.
+/// Addresses `start..end`, whole pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// The first.
+    /// The first address.
     pub start: usize,
     /// The address after the last byte.
     pub end: usize,
 }
 
-/// The pages that this process watches. Watching ends with it; a child that was forked has none of
-/// it.
+/// The pages that this process watches. Dropping it ends the watching; a forked child has no part
+/// in it.
 #[derive(Debug)]
 pub struct Watch {
     descriptor: OwnedFd,
     /// /proc/self/pagemap.
     pages: OwnedFd,
-    /// The process that began: in a child's copy the kernel would take its addresses for the
+    /// The process that began. In a child's copy the kernel would take the addresses as the
     /// parent's.
     process: u32,
 }
 
 impl Watch {
     /// # Errors
-    /// The kernel has no such thing, or does not give it to this process.
+    /// The kernel has no such feature, or does not allow it to this process.
     pub fn new() -> io::Result<Watch> {
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | abi::USER_MODE_ONLY;
         // SAFETY: a new descriptor, which nobody else has.
@@ -140,7 +139,7 @@ impl Watch {
         })
     }
 
-    /// Returns whether a descriptor of this number is its own.
+    /// Returns whether `number` is one of its descriptors.
     #[must_use]
     pub fn has(&self, number: i32) -> bool {
         [&self.descriptor, &self.pages]
@@ -148,7 +147,7 @@ impl Watch {
             .contains(&number)
     }
 
-    /// Returns whether it was made by this process, and not by the one that forked it.
+    /// Returns whether this process made it, and not the parent that forked this process.
     #[must_use]
     pub fn is_own(&self) -> bool {
         process::id() == self.process
@@ -161,10 +160,10 @@ impl Watch {
         }
     }
 
-    /// Notes stores to these addresses from now on. Earlier stores are not known.
+    /// Notes stores to these addresses from now on.
     ///
     /// # Errors
-    /// It can't be done there; then some of them may be watched and others not.
+    /// The kernel refuses; some of the addresses may then be watched and others not.
     pub fn begin(&self, at: usize, len: usize) -> io::Result<()> {
         let mut register = abi::Register {
             range: range(at, len),
@@ -183,7 +182,7 @@ impl Watch {
         }
     }
 
-    /// No longer notes stores there.
+    /// Ends the watching of these addresses.
     ///
     /// # Errors
     /// They were not watched.
@@ -193,12 +192,10 @@ impl Watch {
         unsafe { ask(self.own()?, abi::UFFDIO_UNREGISTER, &mut range) }
     }
 
-    /// The ranges stored to since watching began, or since the last call; from now on stores are
-    /// noted anew.
+    /// Returns the ranges stored to since watching began, or since the last call, and begins anew.
     ///
     /// # Errors
-    /// Not all of the range is watched: nothing is known of it then, and watching has to begin
-    /// anew.
+    /// A part of the range is not watched. Its state is unknown, and watching has to begin anew.
     pub fn take(&self, at: usize, len: usize) -> io::Result<Vec<Stored>> {
         const REGIONS: usize = 128;
         self.own()?;

@@ -1,15 +1,15 @@
 //! Protection keys (pkeys(7); Intel SDM 3A 4.6.2): a key in the page-table entries, and each
-//! thread's right to it in its register PKRU, which a program changes by itself.
+//! thread's right to it in the register PKRU, which programs can change without a call.
 //!
-//! One key a process, for all its pools: there are fifteen, and one that was given back would leave
-//! threads with rights to whatever has it next.
+//! A process has one key for all its pools. There are only fifteen, and a key that was freed would
+//! leave threads with rights to the memory that gets it next.
 //!
-//! The register tells a thread's rights. The right to store is also remembered, for the windows
-//! inside of another ([`Thread::depth`](crate::processes::thread::Thread)): it is set behind the
-//! store to the register that opens, and cleared before the one that closes. But the kernel puts
-//! PKRU aside for a signal handler, which starts without any right, and may leave by a jump; so an
-//! entry without the right to load forgets it. After the handler the thread may store and has
-//! forgotten: then the register is read again.
+//! The register has a thread's rights. The right to store is also noted in memory, for windows
+//! inside another window ([`Thread::depth`](crate::processes::thread::Thread)). The note is set
+//! after the store to the register that opens, and cleared before the one that closes. The kernel
+//! saves PKRU for a signal handler, which starts without any right and may leave by a jump; so an
+//! entry without the right to load clears the note. After such a handler the thread may store
+//! without the note, and reads the register again.
 
 use std::arch::asm;
 use std::io;
@@ -21,7 +21,7 @@ use crate::cpu::cpu;
 use crate::processes::counters;
 use crate::processes::thread;
 
-/// The process's key, by where its two bits stand in PKRU.
+/// The process's key, as the position of its two bits in PKRU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Key {
     shift: u32,
@@ -58,7 +58,8 @@ impl Key {
         Ok(key)
     }
 
-    /// Gives these bytes of a mapping, whole pages, this key; with it they can be stored to.
+    /// Gives these bytes of a mapping, whole pages, this key; a thread with the key's right can
+    /// store to them.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -87,22 +88,23 @@ impl Key {
         2 << self.shift
     }
 
-    /// This thread may load from now on; it may store if it could before.
+    /// Lets this thread load. A thread that could store still can.
     #[inline(always)]
     pub(crate) fn admit(self) {
         let now = rights();
         if now & self.access() != 0 {
-            // Maybe a handler that came into an open window.
+            // This may be a handler that interrupted an open window.
             thread::with(|thread| thread.depth.set(0));
             set_rights(now & !self.access() | self.write());
         }
     }
 
-    /// This thread may load and store from now on. `false`: it could already.
+    /// Lets this thread load and store. Returns `false` if it already could.
     #[inline(always)]
     pub(crate) fn open(self) -> bool {
         thread::with(|thread| {
-            // Most windows are in another, and this takes less time than to ask the register.
+            // Most windows are inside another one, and this load is faster than a read of the
+            // register.
             if thread.depth.get() != 0 {
                 return false;
             }
@@ -118,7 +120,7 @@ impl Key {
         })
     }
 
-    /// This thread may load and not store from now on.
+    /// Lets this thread load but not store.
     #[inline(always)]
     pub(crate) fn shut(self) {
         thread::with(|thread| thread.depth.set(0));
@@ -126,7 +128,7 @@ impl Key {
     }
 }
 
-/// PKRU.
+/// The value of PKRU.
 #[inline(always)]
 fn rights() -> u32 {
     let now: u32;
@@ -139,8 +141,8 @@ fn rights() -> u32 {
     now
 }
 
-/// Sets PKRU. No load or store of the pool is moved across it: by the compiler, as memory is
-/// clobbered; by the CPU, which runs none that the register decides on before it (SDM 2B, WRPKRU).
+/// Sets PKRU. No access to the pool is moved across it: the compiler sees memory clobbered, and the
+/// CPU executes no access that depends on the register before it (SDM 2B, WRPKRU).
 #[inline(always)]
 fn set_rights(rights: u32) {
     // SAFETY: as in `rights`; ecx and edx are 0 as the instruction wants. Only the bits of this

@@ -22,15 +22,15 @@ use crate::address_space::Mapping;
 use crate::protection::keys::Key;
 use crate::protection::pages::Pages;
 
-/// The protection that is asked for.
+/// The requested protection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ProtectMode {
-    /// Keys where CPU and kernel have them, else none.
+    /// Keys where the CPU and the kernel have them, otherwise none.
     #[default]
     Auto,
-    /// None, whatever there is.
+    /// None, even where keys exist.
     None,
-    /// Keys, or no mapping at all.
+    /// Keys; an error where there are none.
     Keys,
     /// Page permissions.
     Pages,
@@ -66,7 +66,7 @@ impl FromStr for ProtectMode {
 /// The protection that keeps stray stores from a mapped pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
-    /// Nothing.
+    /// No protection.
     None,
     /// A protection key.
     Keys,
@@ -101,10 +101,10 @@ pub(crate) enum Guard {
 }
 
 impl Guard {
-    /// Closes a writable mapping, in the way that is asked for.
+    /// Closes a writable mapping in the requested way.
     ///
     /// # Errors
-    /// [`ProtectMode::Keys`], and there are none.
+    /// [`ProtectMode::Keys`] is requested, and there are no keys.
     pub(crate) fn close(mapping: &Mapping, mode: ProtectMode) -> io::Result<Guard> {
         match mode {
             ProtectMode::None => Ok(Guard::None),
@@ -114,8 +114,8 @@ impl Guard {
         }
     }
 
-    /// Permissions with which more of a mapping, which has `open` ones itself, is to be mapped
-    /// until it is closed: nobody may store to it before.
+    /// The permissions for mapping more of a mapping with permissions `open`, until the new part is
+    /// closed: no store may happen before.
     pub(crate) fn before_closing(&self, open: libc::c_int) -> libc::c_int {
         match self {
             Guard::None => open,
@@ -124,7 +124,7 @@ impl Guard {
         }
     }
 
-    /// Closes these bytes too, which the mapping has grown by.
+    /// Closes these bytes too, by which the mapping has grown.
     ///
     /// # Errors
     /// The kernel refuses.

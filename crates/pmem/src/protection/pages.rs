@@ -1,10 +1,10 @@
 //! Write protection by page permissions: the mapping is read-only while no thread of the process is
 //! in a window.
 //!
-//! Permissions are the process's, windows a thread's: who leaves one closes the pages under another
-//! thread that is in one. That one's store faults, and opens them again ([`reopen`]). So no count
-//! is shared, which a thread that is killed in a window would leave wrong, and no lock, which a
-//! child of fork or vfork would find held.
+//! Permissions belong to the process, windows to a thread: a thread that leaves its window closes
+//! the pages for another that is still in one. The store of the latter faults and opens them again
+//! ([`reopen`]). So there is no shared count, which a thread killed in a window would leave wrong,
+//! and no lock, which a child of fork or vfork could find held.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::raw;
 #[derive(Debug)]
 pub(crate) struct Pages {
     base: *mut u8,
-    /// Bytes; it may grow.
+    /// Bytes; the mapping may grow.
     len: AtomicUsize,
 }
 
@@ -41,12 +41,12 @@ impl Pages {
         Ok(pages)
     }
 
-    /// The mapping has `len` bytes from now on; those that are new are read-only.
+    /// Sets the length of the mapping, which has grown. The new bytes are read-only.
     pub(crate) fn grow(&self, len: usize) {
         self.len.fetch_max(len, Ordering::SeqCst);
     }
 
-    /// One window more of this thread.
+    /// Begins one more window of this thread.
     #[cold]
     pub(crate) fn open(&self) {
         let before = thread::with(|thread| thread.depth.replace(thread.depth.get() + 1));
@@ -56,11 +56,11 @@ impl Pages {
         }
     }
 
-    /// One less.
+    /// Ends a window of this thread.
     #[cold]
     pub(crate) fn shut(&self) {
         let left = thread::with(|thread| {
-            // A guest's end may have taken it away already.
+            // The end of a guest may have reset the count already.
             let left = thread.depth.get().saturating_sub(1);
             thread.depth.set(left);
             left
@@ -86,8 +86,8 @@ impl Pages {
     }
 }
 
-/// After a store to a mapping that was refused: makes that writable again if this thread is in a
-/// window, which another one has closed over it. Whether it has, and the store is to be done again.
+/// Makes a mapping writable again after a refused store, if this thread is in a window whose pages
+/// another thread has closed. Returns whether it did, so that the store is done again.
 /// Async-signal-safe.
 pub(crate) fn reopen(base: usize, len: usize) -> bool {
     if thread::with(|thread| thread.depth.get()) == 0 {

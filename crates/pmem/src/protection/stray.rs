@@ -1,20 +1,20 @@
-//! A word on stderr about a store, or a load, that a closed pool refused: what it was, and that
-//! nothing is lost.
+//! A message on stderr about a store or load that a closed pool refused: its kind, and that no data
+//! is lost.
 
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::raw;
 
-/// The stray stores that are reported where the handler goes on: the first ones.
+/// The most refused accesses that are reported where the handler continues.
 const TOLD_MAX: u32 = 8;
 
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// The si_code values that libc does not have (asm-generic/siginfo.h).
+/// si_code values that libc lacks (asm-generic/siginfo.h).
 const SEGV_ACCERR: libc::c_int = 2;
 const SEGV_PKUERR: libc::c_int = 4;
-/// Bit of the page-fault error code: it was a store (Intel SDM 3A 4.7).
+/// Bit of the page-fault error code: the access was a store (Intel SDM 3A 4.7).
 const FAULT_WRITE: i64 = 2;
 
 type Registers = [libc::greg_t; 23];
@@ -23,7 +23,7 @@ fn is_store(registers: &Registers) -> bool {
     registers[libc::REG_ERR as usize] & FAULT_WRITE != 0
 }
 
-/// A store to a page that is there, and whose permissions refuse it.
+/// Returns whether the fault is a store to a mapped page whose permissions refuse it.
 pub(crate) fn is_refused_store(
     signal: libc::c_int,
     code: libc::c_int,
@@ -32,7 +32,7 @@ pub(crate) fn is_refused_store(
     signal == libc::SIGSEGV && code == SEGV_ACCERR && is_store(registers)
 }
 
-/// A line, made without memory from anywhere.
+/// A line of text, built without allocation.
 struct Line {
     bytes: [u8; 256],
     len: usize,
@@ -48,8 +48,8 @@ impl Write for Line {
     }
 }
 
-/// Says what happened, if a mapping of a pool refused the access: `offset_in_pool` tells where in
-/// one an address lies. Async-signal-safe.
+/// Reports the fault if a mapping of a pool refused the access; `offset_in_pool` converts an
+/// address inside a pool. Async-signal-safe.
 ///
 /// # Safety
 /// The pointers are those that the kernel gave to a handler of the signal.
@@ -67,7 +67,7 @@ pub(crate) unsafe fn tell(
     let Some(offset) = offset_in_pool(address) else {
         return;
     };
-    // Looked at first: it never gets far past its end.
+    // The count is read first, so that it never gets far past its end.
     if TOLD.load(Ordering::Relaxed) >= TOLD_MAX || TOLD.fetch_add(1, Ordering::Relaxed) >= TOLD_MAX
     {
         return;
@@ -91,7 +91,7 @@ pub(crate) unsafe fn tell(
     // SAFETY: neither touches memory.
     let [process, thread] =
         [libc::SYS_getpid, libc::SYS_gettid].map(|number| unsafe { raw::call(number, [0; 6]) });
-    // A `Line` takes whatever comes.
+    // Writing to a `Line` can't fail.
     let _ = writeln!(
         line,
         "pmfs: process {process}, thread {thread}: a stray {what} offset {offset:#x} of a pool, outside any write window, was refused ({by}); the pool is unharmed"

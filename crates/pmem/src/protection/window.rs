@@ -1,18 +1,18 @@
-//! Write windows (PMFS section 3.3): stores happen inside one.
+//! Write windows (PMFS section 3.3): every store happens inside one.
 //!
-//! Windows nest: the outermost one of a thread opens the pool and closes it. A call that changes
-//! much opens one for all of it ([`Pmem::writable`]), so that it has the cost once; a program that
-//! makes many calls may have it once for all of them ([`Pmem::burst`]).
+//! Windows nest: a thread's outermost window opens and closes the pool. A call with many changes
+//! opens one for all of them ([`Pmem::writable`]), and so pays once. A program with many calls may
+//! open one for all calls ([`Pmem::burst`]).
 
 use crate::Pmem;
 use crate::protection::{Guard, Protection};
 
-/// While this lives, its thread may store to the pool.
+/// The right of this thread to store to the pool, until it is dropped.
 #[must_use = "the right ends when this is dropped"]
 #[derive(Debug)]
 pub struct Writable<'a> {
     mem: &'a Pmem,
-    /// It was closed before.
+    /// Set if this guard opened the pool, which was closed before.
     opened: bool,
     /// Rights belong to a thread: the guard must stay with it.
     _of_this_thread: std::marker::PhantomData<*const ()>,
@@ -31,7 +31,7 @@ impl Drop for Writable<'_> {
     }
 }
 
-/// An open write window of this thread, around stores that belong together; closed on drop.
+/// An open write window of this thread around related stores, closed on drop.
 #[must_use = "the window closes when this is dropped"]
 #[derive(Debug)]
 pub struct Window<'a> {
@@ -46,8 +46,8 @@ impl Drop for Window<'_> {
 }
 
 /// A write window of this thread that stays open over several calls, whose own windows then cost
-/// next to nothing; closed on drop. It is the program's choice: a stray store that it makes
-/// meanwhile arrives.
+/// next to nothing; closed on drop. The program accepts that its stray stores reach the pool
+/// meanwhile.
 #[must_use = "the window closes when this is dropped"]
 #[derive(Debug)]
 pub struct Burst<'a> {
@@ -55,9 +55,9 @@ pub struct Burst<'a> {
 }
 
 impl Pmem {
-    /// Keeps the write window of this thread open until the guard is dropped. Not shown to the
-    /// observer: each call still has to open its own. Ask for what the calls load before
-    /// ([`Pmem::prefetch`]): misses do not go on beside the change of rights.
+    /// Keeps this thread's write window open until the guard is dropped. The observer does not see
+    /// it: each call still has to open its own. Prefetch the lines that the calls load
+    /// ([`Pmem::prefetch`]) before: cache misses do not overlap with the change of rights.
     #[inline]
     pub fn burst(&self) -> Burst<'_> {
         Burst {
@@ -71,9 +71,9 @@ impl Pmem {
         self.guard.kind()
     }
 
-    /// Lets this thread load from the pool. To be called wherever a thread comes in: one that is
-    /// older than the mapping, and every signal handler, may do nothing. It stays so when it
-    /// leaves; costs one RDPKRU.
+    /// Lets this thread load from the pool, also after it leaves. A thread older than the mapping
+    /// and every signal handler begin without this right, so each entry into the engine calls this.
+    /// It costs one RDPKRU.
     #[inline(always)]
     pub fn enter(&self) {
         if let Guard::Keys(key) = &self.guard {
@@ -81,8 +81,9 @@ impl Pmem {
         }
     }
 
-    /// Lets this thread load and store until the guard is dropped; from then on it may load.
-    /// Nothing of the program's may run meanwhile, and nothing be copied to where it says.
+    /// Lets this thread load and store until the guard is dropped, and only load afterwards.
+    /// Meanwhile no code of the program may run, and nothing may be copied to an address that the
+    /// program gave.
     #[inline(always)]
     pub fn writable(&self) -> Writable<'_> {
         let opened = match &self.guard {
@@ -100,8 +101,8 @@ impl Pmem {
         }
     }
 
-    /// Opens a write window for this thread, until the guard is dropped: as [`Pmem::writable`], and
-    /// shown to the observer.
+    /// Opens a write window of this thread, as [`Pmem::writable`] does, and shows it to the
+    /// observer.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn window(&self) -> Window<'_> {

@@ -1,20 +1,19 @@
-//! A program's buffer that ends early, for those who check what calls make of one (feature
-//! `record`).
+//! A program's buffer that ends early, for checks of calls that read one (feature `record`).
 
 use crate::address_space::Mapping;
 use std::io;
 
 const PAGE: usize = 4096;
 
-/// Memory that begins with these bytes and is said to be `len` bytes long, but can't be read behind
-/// them: as a buffer that a program tells the wrong length of. To be handed to calls alone; for the
-/// rest of the process's life.
+/// Memory that begins with these bytes and claims to be `len` bytes long, but faults behind them,
+/// like a buffer whose length a program states wrongly. Only for calls that expect such buffers; it
+/// lasts for the rest of the process's life.
 ///
 /// # Errors
-/// The system's.
+/// The kernel's.
 ///
 /// # Panics
-/// If `len` is less than there is.
+/// If `len` is less than the count of bytes given.
 pub fn bad_buffer(good: &[u8], len: usize) -> io::Result<&'static [u8]> {
     assert!(good.len() <= len, "a buffer that ends early");
     let there = good.len().next_multiple_of(PAGE);

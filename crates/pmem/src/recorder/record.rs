@@ -1,5 +1,5 @@
-//! Recording: an observer sees every load, store, flush, fence and window
-//! before it happens (feature `record`).
+//! The recorder: an observer sees every load, store, flush, fence and window before it happens
+//! (feature `record`).
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use crate::Pmem;
 use crate::cpu::LINE;
 pub use crate::recorder::bad_buffer::bad_buffer;
 
-/// The kind of a store, and so how a crash may tear it.
+/// The kind of a store, which decides how a crash may tear it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreKind {
     /// An aligned word, or bytes within one, in program order within its line.
@@ -25,25 +25,25 @@ pub enum StoreKind {
 pub enum Verdict {
     /// The access is done.
     Do,
-    /// Left out; the caller is not told.
+    /// The access is left out, and the caller is not told.
     Skip,
 }
 
-/// Is called on the thread that does the access, before it does it. May use
+/// A recipient of all accesses. It is called on the accessing thread before the access, and may use
 /// [`Pmem::peek`] and [`Pmem::poke`], which are not observed.
 pub trait Observer: Send + Sync {
-    /// A load of `len` bytes. It loads the bytes that are poked now.
+    /// A load of `len` bytes. The load returns the bytes that the observer has poked by then.
     fn load(&self, mem: &Pmem, off: u64, len: u64) {
         let _ = (mem, off, len);
     }
 
-    /// The caller is going to load `len` bytes and to compare a checksum over all of them, and uses
-    /// none of them if it is wrong.
+    /// The caller is about to load `len` bytes with a checksum over all of them, and ignores all of
+    /// them if the checksum is wrong.
     fn load_whole(&self, mem: &Pmem, off: u64, len: u64) {
         self.load(mem, off, len);
     }
 
-    /// A store. May panic, which leaves it undone.
+    /// A store. A panic here leaves it undone.
     fn store(
         &self,
         mem: &Pmem,
@@ -56,8 +56,8 @@ pub trait Observer: Send + Sync {
         Verdict::Do
     }
 
-    /// The write-back of the line at `line`, also where the medium needs none. `asked`: offset and
-    /// length in bytes of the range that the caller flushes, which this line is a part of.
+    /// The write-back of the line at `line`, even where the medium needs none. `asked` is the
+    /// offset and length in bytes of the caller's whole range.
     fn flush(&self, mem: &Pmem, line: u64, asked: (u64, u64), at: &'static Location<'static>) {
         let _ = (mem, line, asked, at);
     }
@@ -67,21 +67,21 @@ pub trait Observer: Send + Sync {
         let _ = (mem, at);
     }
 
-    /// The thread is about to sleep until somebody changes the word at `off`. The word is looked at
-    /// again after this.
+    /// The thread is about to sleep until the word at `off` changes. The word is read again after
+    /// this.
     fn wait(&self, mem: &Pmem, off: u64) {
         let _ = (mem, off);
     }
 
-    /// A write window opens (`open`), or is about to close. The place of a
-    /// close is not known: a guard is dropped where its scope ends.
+    /// A write window opens (`open`) or is about to close. The place of a close is unknown: a guard
+    /// is dropped where its scope ends.
     fn window(&self, mem: &Pmem, open: bool, at: &'static Location<'static>) {
         let _ = (mem, open, at);
     }
 }
 
-/// Is asked before each access, before its observer is. It may do the access in another way itself,
-/// and answer [`Verdict::Skip`].
+/// A fault of the code: it decides about each access before the observer sees it. It may do the
+/// access in another way itself, and return [`Verdict::Skip`].
 pub trait Fault: Send + Sync {
     /// Whether a store is done.
     fn store(
@@ -93,8 +93,7 @@ pub trait Fault: Send + Sync {
         at: &'static Location<'static>,
     ) -> Verdict;
 
-    /// The range that is flushed instead (offset and length in bytes); a length of 0 flushes
-    /// nothing.
+    /// The range to be flushed instead (offset and length in bytes); a length of 0 flushes nothing.
     fn flush(&self, mem: &Pmem, range: (u64, u64), at: &'static Location<'static>) -> (u64, u64);
 
     /// Whether a fence is done.
@@ -107,7 +106,7 @@ pub trait Fault: Send + Sync {
 static IS_THERE: AtomicBool = AtomicBool::new(false);
 static FAULT: RwLock<Option<&'static dyn Fault>> = RwLock::new(None);
 
-/// From now on every pool of this process has this fault, or none.
+/// Sets the fault of all pools of this process, or none.
 ///
 /// # Panics
 /// If another thread panicked while it set one.
@@ -127,7 +126,7 @@ fn fault() -> Option<&'static dyn Fault> {
 }
 
 impl Pmem {
-    /// Shows every access from now on to `observer`; `None` ends that.
+    /// Shows every later access to `observer`; `None` ends that.
     pub fn observe(&mut self, observer: Option<Arc<dyn Observer>>) {
         self.observer = observer;
     }
@@ -148,15 +147,15 @@ impl Pmem {
         let _ = unsafe { self.copier.copy(to.as_mut_ptr(), from, to.len()) };
     }
 
-    /// The whole pool as it is now, unobserved.
+    /// A copy of the whole pool, unobserved.
     pub fn snapshot_image(&self) -> Vec<u8> {
         let mut image = vec![0; self.len() as usize];
         self.peek(0, &mut image);
         image
     }
 
-    /// Tells the observer that a checksum over all of these bytes is compared before any of them is
-    /// used. To be called before the first of them is loaded.
+    /// Tells the observer that the caller compares a checksum over all of these bytes before it
+    /// uses any of them. The call comes before the first load.
     #[inline]
     pub fn will_check(&self, off: u64, len: u64) {
         self.range(off, len);
@@ -180,7 +179,7 @@ impl Pmem {
     #[inline]
     #[track_caller]
     pub(crate) fn may_store(&self, off: u64, bytes: &[u8], kind: StoreKind) -> bool {
-        // No closures here: their caller would count as the place of the access.
+        // No closure here: its caller would count as the place of the access.
         let at = Location::caller();
         if let Some(fault) = fault()
             && fault.store(self, off, bytes, kind, at) == Verdict::Skip
@@ -219,7 +218,7 @@ impl Pmem {
         }
     }
 
-    /// Whether the words at `off` are to get into a log that the caller writes.
+    /// Returns whether the words at `off` get into a log that the caller writes.
     #[inline]
     #[track_caller]
     pub fn may_log(&self, off: u64) -> bool {

@@ -1,4 +1,4 @@
-//! Without the feature `record`: hooks that compile to nothing.
+//! Hooks that compile to nothing, without the feature `record`.
 
 use crate::Pmem;
 
@@ -11,8 +11,7 @@ pub(crate) enum StoreKind {
 }
 
 impl Pmem {
-    /// Tells the observer, in builds that have one, that a checksum over all of these bytes is
-    /// compared before any of them is used.
+    /// Does nothing; builds with the recorder tell the observer about a checksum over these bytes.
     #[inline(always)]
     pub fn will_check(&self, _off: u64, _len: u64) {}
 
@@ -35,7 +34,7 @@ impl Pmem {
     #[inline(always)]
     pub(crate) fn note_fence(&self) {}
 
-    /// Whether the words at `off` are to get into a log that the caller writes.
+    /// Returns `true`; builds with the recorder may leave the words at `off` out of a log.
     #[inline(always)]
     pub fn may_log(&self, _off: u64) -> bool {
         true

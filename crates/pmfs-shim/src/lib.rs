@@ -47,6 +47,6 @@ mod start;
 mod stubs;
 mod thread;
 
-/// The program's malloc may be what is calling us.
+/// The caller may be the program's malloc, so the library has an allocator of its own.
 #[global_allocator]
 static MEMORY: own::memory::Memory = own::memory::Memory::new();

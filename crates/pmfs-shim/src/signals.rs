@@ -34,11 +34,11 @@ const RESTORER: u64 = 0x0400_0000;
 /// Bits of a mask.
 const FAULTS: u64 = 1 << (SIGSEGV - 1) | 1 << (SIGBUS - 1);
 
-/// In the word PUT_OFF: something was; a wait that it ends does not begin again.
+/// Bit of the word PUT_OFF: a signal was put off, so a wait that it ends does not restart.
 const WAS: u64 = 1;
 const ENDS: u64 = 2;
 
-/// The program's actions of the signals that it set.
+/// The program's actions for the signals that it has set.
 struct Wanted {
     known: AtomicBool,
     words: [AtomicU64; 4],
@@ -88,7 +88,7 @@ fn install(signal: i32, new: Option<&Action>, old: Option<&mut Action>) -> i64 {
     unsafe { kernel::call(libc::SYS_rt_sigaction, [signal as u64, new, old, 8, 0, 0]) }
 }
 
-/// The action that the kernel has for a signal with this action of the program's.
+/// The kernel's action for a signal, given the program's action.
 fn behind(signal: i32, wanted: &Action) -> Action {
     let mut flags = wanted.flags | SA_SIGINFO as u64;
     flags &= !(SA_RESETHAND as u32 as u64);
@@ -99,13 +99,13 @@ fn behind(signal: i32, wanted: &Action) -> Action {
         handler: (&raw const pmfs_shim_on_signal).expose_provenance() as u64,
         flags,
         restorer: wanted.restorer,
-        // One at a time: what another would find interrupted has to be the program's or this
-        // library's code, not a handler of ours, whose mask is nobody's. `deliver` opens it again.
+        // Handlers run one at a time: a handler must interrupt the program or this library, never
+        // another handler, whose mask belongs to nobody. `deliver` opens the mask again.
         mask: !FAULTS,
     }
 }
 
-/// Takes the two signals by which a bad pointer shows.
+/// Installs handlers for the two signals of a bad pointer.
 pub(crate) fn start() {
     pmem::program::leave_faults_to_face();
     for signal in [SIGSEGV, SIGBUS] {
@@ -142,7 +142,7 @@ pub(crate) fn action(args: [u64; 6], room: &mut Inner) -> Verdict {
             install(signal, None, Some(&mut before));
             before = std::hint::black_box(before);
             if is_fault(signal) {
-                // The kernel's action is ours; the program did not set it.
+                // The kernel has our action, and the program has set none.
                 before = Action::default();
             }
         }
@@ -180,7 +180,7 @@ pub(crate) fn action(args: [u64; 6], room: &mut Inner) -> Verdict {
     Verdict::done(set())
 }
 
-/// rt_sigprocmask(2): the two signals by which a bad pointer shows are never blocked.
+/// Serves rt_sigprocmask(2): the two signals of a bad pointer are never blocked.
 pub(crate) fn mask(args: [u64; 6], room: &Inner) -> Verdict {
     rearm(room);
     if args[1] == 0 || args[0] as i32 == libc::SIG_UNBLOCK || args[3] != 8 {
@@ -203,11 +203,12 @@ pub(crate) fn mask(args: [u64; 6], room: &Inner) -> Verdict {
 /// struct stack_t of the kernel: address, flags, bytes.
 type Stack = [u64; 3];
 const DISABLED: u64 = libc::SS_DISABLE as u64;
-/// SS_AUTODISARM: without an alternate stack while a handler is on it.
+/// SS_AUTODISARM: no alternate stack while a handler runs on it.
 const DISARM: u64 = 1 << 31;
 
-/// sigaltstack(2). A signal in the middle of a call, which is on the library's stack, would put its
-/// frame over that of a handler on the alternate one: the kernel has none while one is on it.
+/// Serves sigaltstack(2). A signal in the middle of a call interrupts the library's stack, so the
+/// kernel would put its frame over that of a handler on the alternate stack. The kernel therefore
+/// has no alternate stack while a handler runs on it.
 pub(crate) fn stack(args: [u64; 6], room: &mut Inner) -> Verdict {
     let mut set = || {
         let on_it = is_on_own_stack(room);
@@ -235,7 +236,7 @@ pub(crate) fn stack(args: [u64; 6], room: &mut Inner) -> Verdict {
     Verdict::done(set())
 }
 
-/// The program called from its alternate stack.
+/// Returns whether the program made the call from its alternate stack.
 fn is_on_own_stack(room: &Inner) -> bool {
     let [at, bytes] = room.signal_stack;
     bytes != 0 && words::get(word::PROGRAM_STACK).wrapping_sub(at + 1) < bytes
@@ -248,7 +249,8 @@ fn set_stack(stack: &Stack) -> Result<(), i32> {
     crate::call::kernel_answer(answer).map(drop)
 }
 
-/// A jump out of a handler does not give the stack back by itself; but the jump restores the mask.
+/// Restores the kernel's alternate stack. A jump out of a handler does not do so, but it restores
+/// the mask, which comes here.
 fn rearm(room: &Inner) {
     let [at, bytes] = room.signal_stack;
     if bytes != 0 && !is_on_own_stack(room) {
@@ -261,13 +263,13 @@ pub(crate) fn waiting() -> bool {
     words::get(word::PUT_OFF) != 0 || gate::is_closed()
 }
 
-/// Returns whether a wait that one of them ended begins again.
+/// Returns whether a wait that a put-off signal ended restarts.
 pub(crate) fn restarts() -> bool {
     words::get(word::PUT_OFF) & ENDS == 0
 }
 
-/// Returns whether this is a child that shares its parent's memory, in the program's code: the word
-/// alone may be what such a child has left to its parent.
+/// Returns whether this is a child that shares its parent's memory, running the program's code. The
+/// word alone does not tell: such a child may have left it to its parent.
 fn is_guest() -> bool {
     if words::get(word::STATE) != GUEST {
         return false;
@@ -277,8 +279,9 @@ fn is_guest() -> bool {
     parent.is_some_and(|parent| parent != kernel::thread())
 }
 
-/// A wait that a signal ends, also one since this call began: `body` waits with the mask at the
-/// address it is given, and lets nothing through before. `None`: a signal waits for this call.
+/// Waits until a signal ends the wait, also one that has come since this call began. `body` gets
+/// the address of the mask to wait with, and lets no signal through before. `None`: a signal waits
+/// for this call.
 pub(crate) fn wait_with<T>(body: impl FnOnce(u64) -> T) -> Option<T> {
     let own = change_mask(!FAULTS);
     if words::get(word::PUT_OFF) != 0 {
@@ -288,13 +291,13 @@ pub(crate) fn wait_with<T>(body: impl FnOnce(u64) -> T) -> Option<T> {
     if words::get(word::PUT_OFF) == 0 {
         change_mask(own);
     } else {
-        // The entry goes back to it; what it was within `body` was noted.
+        // The entry restores this mask; changes of it within `body` were noted.
         words::set(word::MASK, own & !FAULTS);
     }
     Some(answer)
 }
 
-/// Answers what it was.
+/// Sets this thread's mask and returns the previous one.
 fn change_mask(mask: u64) -> u64 {
     let mut before = 0u64;
     let (new, old) = (
@@ -307,7 +310,7 @@ fn change_mask(mask: u64) -> u64 {
     std::hint::black_box(before)
 }
 
-/// The program's action for a signal; a child that shares its parent's memory has its own.
+/// The program's action for a signal; a guest has actions of its own.
 fn wanted(signal: i32) -> Action {
     if is_guest() {
         // SAFETY: this thread's room; it is in the program's code, so nobody changes the list.
@@ -320,8 +323,8 @@ fn wanted(signal: i32) -> Action {
     WANTED[signal as usize].get()
 }
 
-// Every handler of the program's stands behind this one, in assembly: glibc cancels a thread by
-// unwinding it from within a handler, and must not meet a frame of Rust.
+// This assembly stands between the kernel and every handler of the program: glibc cancels a thread
+// by unwinding it from within a handler, and must not meet a frame of Rust.
 global_asm!(
     ".text",
     ".p2align 4",
@@ -375,21 +378,21 @@ unsafe extern "C" {
     static pmfs_shim_on_signal: u8;
 }
 
-/// The state to put back when the program's handler has returned; on the assembly's stack.
+/// The state that is restored after the program's handler; it lies on the assembly's stack.
 #[repr(C)]
 #[derive(Default)]
 struct Delivery {
     kept: [u64; KEPT.len()],
-    /// The place of the context, and the one that the handler saw; 0 if both are the same.
+    /// The interrupted place, and the place that the handler saw; 0 if both are the same.
     from: Where,
     to: Where,
     unused: [u64; 3],
 }
 
-// The stack stays aligned.
+// The size keeps the stack aligned.
 const _: () = assert!(size_of::<Delivery>().is_multiple_of(16));
 
-/// Answers the program's handler, if it is to be called now; 0: it is not.
+/// Returns the program's handler if it must be called now, else 0.
 extern "C" fn prepare(
     signal: i32,
     info: *mut libc::siginfo_t,
@@ -421,7 +424,8 @@ extern "C" fn prepare(
         *delivery = deliver(signal, context, &wanted);
         return wanted.handler;
     } else if wanted.handler == SIG_DFL as u64 || !sent {
-        // It happens again on return, or is sent again, and then ends the process as it would have.
+        // The fault happens again on return, or the signal is sent again, and then ends the process
+        // as without this library.
         install(signal, Some(&Action::default()), None);
         if sent {
             send_again(signal, info);
@@ -430,7 +434,7 @@ extern "C" fn prepare(
     0
 }
 
-/// Returns whether it was a store, which an msync may have been in the way of.
+/// Returns whether the fault was a store that an msync may have blocked.
 fn waits(context: &libc::ucontext_t) -> bool {
     const STORE: i64 = 0b10;
     maps::may_wait() && context.uc_mcontext.gregs[libc::REG_ERR as usize] & STORE != 0
@@ -444,7 +448,7 @@ fn send_again(signal: i32, info: *mut libc::siginfo_t) {
     unsafe { kernel::call(libc::SYS_rt_tgsigqueueinfo, args) };
 }
 
-/// To the end of the call.
+/// Puts the signal off to the end of the call.
 fn put_off(
     signal: i32,
     info: *mut libc::siginfo_t,
@@ -497,9 +501,9 @@ fn deliver(signal: i32, context: &mut libc::ucontext_t, wanted: &Action) -> Deli
     delivery
 }
 
-/// The program's handler has returned.
+/// Restores the state after the program's handler.
 extern "C" fn finish(context: &mut libc::ucontext_t, delivery: &Delivery) {
-    // It may have interrupted a call on its way to the kernel, which was checked before.
+    // The handler may have interrupted a call between its check and the kernel.
     parked::flush_parked();
     for (word, value) in KEPT.into_iter().zip(delivery.kept) {
         words::set(word, value);
@@ -510,7 +514,7 @@ extern "C" fn finish(context: &mut libc::ucontext_t, delivery: &Delivery) {
     }
 }
 
-/// The mask that the program's handler has to run with.
+/// The mask for the program's handler.
 fn let_through(signal: i32, context: &libc::ucontext_t, wanted: &Action) {
     // SAFETY: the kernel's mask is the first word of libc's larger one.
     let mut mask = unsafe { (&raw const context.uc_sigmask).cast::<u64>().read() } | wanted.mask;
@@ -534,8 +538,8 @@ const RSP: usize = libc::REG_RSP as usize;
 /// Program counter and stack pointer.
 type Where = [i64; 2];
 
-/// Changes the context of a thread in a stub, or in the entry, to the place that it
-/// stands for; answers both.
+/// Moves the context of a thread in a stub, or in the entry, to the place in libc that the code
+/// stands for. Returns both places.
 fn show_place_in_libc(context: &mut libc::ucontext_t) -> Option<(Where, Where)> {
     let registers = &mut context.uc_mcontext.gregs;
     let from = [registers[RIP], registers[RSP]];

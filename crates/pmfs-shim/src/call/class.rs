@@ -43,24 +43,25 @@ mod passed;
 
 use passed::{PASSED, PROMOTED};
 
-/// The call never concerns us: it is passed on at once.
+/// The call never concerns the pool, and is passed on at once.
 const PASS: u8 = 0;
-/// Only if the first argument is a descriptor of ours.
+/// The call concerns the pool only if its first argument is a descriptor of the pool.
 pub(crate) const BY_DESCRIPTOR: u8 = 1;
 /// The call is checked.
 pub(crate) const PEEK: u8 = 2;
-/// To be checked, and ends parked numbers: the call may free or take numbers, or use some that are
-/// not checked here.
+/// The call is checked and ends parked numbers: it may free or take numbers, or use numbers that
+/// are not checked here.
 pub(crate) const PEEK_AND_FLUSH_PARKED: u8 = 3;
-/// Only if the first argument is a descriptor of ours; for other descriptors it ends parked
-/// numbers.
+/// The call concerns the pool only if its first argument is a descriptor of the pool; for other
+/// descriptors it ends parked numbers.
 const BY_DESCRIPTOR_OR_FLUSH_PARKED: u8 = 4;
-/// Concerns us only because it ends parked numbers.
+/// The call only ends parked numbers.
 pub(crate) const FLUSH_PARKED: u8 = 5;
-/// Passed on, once holes in the memory that the kernel is given have memory (`maps/lazy.rs`).
+/// The call is passed on, after the holes in the memory that it names have got memory
+/// (`maps/lazy.rs`).
 pub(crate) const MEMORY: u8 = 6;
 
-/// The class of each number. A call in no list is refused to descriptors of ours, and may do
+/// The class of each number. A call in no list is refused for descriptors of the pool, and may do
 /// anything with others.
 pub(crate) static CLASS: [u8; crate::call::NUMBERS] = {
     let mut class = [BY_DESCRIPTOR_OR_FLUSH_PARKED; crate::call::NUMBERS];
@@ -94,7 +95,7 @@ const fn with(mut class: Classes, calls: Calls, of: u8) -> Classes {
     class
 }
 
-/// Have nothing to do with descriptors, and are frequent, or must not be served on another stack.
+/// Calls without descriptors that are frequent, or must not be served on another stack.
 const WITHOUT_DESCRIPTORS: Calls = calls![
     SYS_brk,
     SYS_rt_sigreturn,
@@ -131,7 +132,7 @@ const WITHOUT_DESCRIPTORS: Calls = calls![
     SYS_membarrier,
 ];
 
-/// Have nothing to do with descriptors either; programs give them memory of their own choice.
+/// Calls without descriptors that get memory of the program.
 const WITH_MEMORY: Calls = calls![
     SYS_futex,
     SYS_getrandom,
@@ -182,7 +183,7 @@ const DESCRIPTOR_CALLS: Calls = calls![
 const CHANGES_OF_DESCRIPTORS: Calls = calls![SYS_close, SYS_dup, SYS_fcntl,];
 
 const PEEKED: Calls = calls![
-    // By path.
+    // Calls by path.
     SYS_open,
     SYS_openat,
     SYS_creat,
@@ -231,12 +232,12 @@ const PEEKED: Calls = calls![
     SYS_chdir,
     SYS_getcwd,
     SYS_fchdir,
-    // By descriptors that are not the first argument.
+    // Calls with descriptors behind the first argument.
     SYS_sendfile,
     SYS_copy_file_range,
     SYS_splice,
     SYS_tee,
-    // Memory, and what is under way.
+    // Calls about memory, and about requests under way.
     SYS_mmap,
     SYS_munmap,
     SYS_mprotect,
@@ -257,7 +258,7 @@ const PEEKED: Calls = calls![
     SYS_getxattrat,
     SYS_listxattrat,
     SYS_removexattrat,
-    // About the process.
+    // Calls about the process.
     SYS_umask,
     SYS_exit_group,
     SYS_rt_sigaction,
@@ -266,7 +267,7 @@ const PEEKED: Calls = calls![
 ];
 
 const PEEKED_AND_FLUSH_PARKED: Calls = calls![
-    // By any descriptor, or by many.
+    // Calls with any descriptor, or with many.
     SYS_openat2,
     SYS_dup2,
     SYS_dup3,
@@ -274,7 +275,7 @@ const PEEKED_AND_FLUSH_PARKED: Calls = calls![
     SYS_io_submit,
     SYS_vmsplice,
     SYS_process_madvise,
-    // About the process.
+    // Calls about the process.
     SYS_setrlimit,
     SYS_prlimit64,
     SYS_chroot,
@@ -300,7 +301,7 @@ const PEEKED_AND_FLUSH_PARKED: Calls = calls![
     SYS_prctl,
     SYS_seccomp,
     SYS_landlock_restrict_self,
-    // By what they carry.
+    // Calls whose memory carries descriptors or paths.
     SYS_bind,
     SYS_connect,
     SYS_sendmsg,
@@ -309,16 +310,16 @@ const PEEKED_AND_FLUSH_PARKED: Calls = calls![
     SYS_fanotify_mark,
     SYS_landlock_add_rule,
     SYS_kcmp,
-    // By a descriptor, and some by a second one that they carry.
+    // Calls by a descriptor, some of them with a second one in their memory.
     SYS_ioctl,
 ];
 
-/// Returns whether a call never concerns us.
+/// Returns whether a call never concerns the pool.
 pub(crate) fn is_none_of_ours(number: i64) -> bool {
     matches!(CLASS[number as usize], PASS | FLUSH_PARKED | MEMORY)
 }
 
-/// Returns whether it concerns us only if its first argument is a descriptor of ours.
+/// Returns whether a call concerns the pool only if its first argument is a descriptor of the pool.
 pub(crate) fn is_by_descriptor(number: i64) -> bool {
     matches!(
         CLASS[number as usize],
@@ -334,11 +335,11 @@ const SERVED: [Calls; 4] = [
     PEEKED_AND_FLUSH_PARKED,
 ];
 
-/// Longest name of a call, with what is left of its room.
+/// Bytes of a name's field, as long as the longest name.
 const NAME_MAX: usize = 24;
 type Names = [[u8; NAME_MAX]; crate::call::NUMBERS];
 
-/// The names in one piece: as pointers they would be some 500 relocations at each program's start.
+/// The names in one block: pointers would be some 500 relocations at each program's start.
 static NAMES: Names = {
     let mut names = [[0; NAME_MAX]; crate::call::NUMBERS];
     let mut at = 0;
@@ -370,7 +371,7 @@ const fn named(mut names: Names, calls: Calls) -> Names {
     names
 }
 
-/// Without what stands before it, which all have.
+/// A name without the prefix that all have, padded.
 const fn padded(name: &str) -> [u8; NAME_MAX] {
     const BEFORE: usize = "SYS_".len();
     let (name, mut padded) = (name.as_bytes(), [0; NAME_MAX]);
@@ -382,7 +383,7 @@ const fn padded(name: &str) -> [u8; NAME_MAX] {
     padded
 }
 
-/// A call's name.
+/// The name of a call.
 pub(crate) fn name(number: i64) -> &'static str {
     let name = usize::try_from(number).ok().and_then(|at| NAMES.get(at));
     let name = name.and_then(|name| name.split(|byte| *byte == 0).next());
@@ -390,7 +391,7 @@ pub(crate) fn name(number: i64) -> &'static str {
     name.filter(|name| !name.is_empty()).unwrap_or("?")
 }
 
-/// The arguments of a promoted call that are descriptors, a bit for each; 0: it is no such call.
+/// The arguments of a promoted call that are descriptors, one bit each; 0 for other calls.
 pub(crate) static PROMOTES: [u8; crate::call::NUMBERS] = {
     let mut all = [0; crate::call::NUMBERS];
     let mut at = 0;

@@ -1,29 +1,29 @@
-//! A system call: how it arrives, which there are, and what becomes of it.
+//! A system call: its arrival, its class and its answer.
 
 pub(crate) mod class;
 
 use pmfs::Error;
 
-/// Numbers from here on are the kernel's to refuse.
+/// The kernel refuses all numbers from here on.
 pub(crate) const NUMBERS: usize = 512;
 
 /// A system call, as the entry leaves it on the library's stack.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// Its number; on return, what the program gets.
+    /// The number; on return, the program's result.
     pub rax: u64,
     /// Its arguments.
     pub args: [u64; 6],
     unused: u64,
-    /// xmm0 to xmm15, which libc's compiler knows `syscall` to keep. Where it can't have used that
-    /// (`pmfs-patch` knows) stubs save a fifteenth of a short call by the entry without.
+    /// xmm0 to xmm15, which libc's compiler knows `syscall` to keep. Stubs for sites where libc
+    /// can't use that (`pmfs-patch` knows them) skip it and save a fifteenth of a short call.
     vectors: [[u8; 16]; 16],
 }
 
 impl Call {
-    /// One argument, as it was stored: two at once, as the compiler would have them,
-    /// have to wait for both stores to reach the cache.
+    /// An argument, loaded as it was stored. The compiler would load two at once, which has to wait
+    /// until both stores reach the cache.
     #[inline(always)]
     pub fn arg(&self, at: usize) -> u64 {
         // SAFETY: a word of our own. Volatile reads are not made one.
@@ -35,15 +35,15 @@ impl Call {
 pub(crate) const FRAME: usize = 320;
 const _: () = assert!(size_of::<Call>() == FRAME);
 
-/// The answer of a call: a number, or an errno.
+/// The answer of a call: a result, or an errno.
 pub(crate) type Answer = Result<u64, i32>;
 
-/// The engine's error as a number.
+/// The errno of an engine's error.
 pub(crate) fn errno(error: Error) -> i32 {
     error.errno().raw_os_error()
 }
 
-/// The kernel's answer.
+/// Converts the kernel's answer.
 pub(crate) fn kernel_answer(answer: i64) -> Answer {
     if answer < 0 {
         Err(-answer as i32)
@@ -54,12 +54,12 @@ pub(crate) fn kernel_answer(answer: i64) -> Answer {
 
 /// The treatment of a call.
 pub(crate) enum Verdict {
-    /// The kernel is to do it.
+    /// The kernel executes the call.
     Pass,
-    /// It is done: what the program gets in rax, a number or an errno below 0. Two
-    /// plain words, which a function answers in registers.
+    /// The call is done, with the program's rax: a result, or a negative errno. Two plain words fit
+    /// into registers.
     Done(u64),
-    /// It is to be done again, once signals have been handled.
+    /// The call is repeated, after signals have been handled.
     Again,
 }
 
@@ -72,12 +72,12 @@ impl Verdict {
         })
     }
 
-    /// Returns whether it failed for this reason.
+    /// Returns whether the call failed with this errno.
     pub fn is_error(&self, errno: i32) -> bool {
         matches!(self, Verdict::Done(rax) if *rax == in_rax(errno))
     }
 
-    /// The answer that the program gets.
+    /// The answer in the rax that the program gets.
     pub fn answer(rax: u64) -> Answer {
         const ERRNO_MAX: i64 = 4095;
         let value = rax as i64;

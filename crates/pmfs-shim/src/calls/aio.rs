@@ -1,5 +1,5 @@
-//! io_submit(2): what is ours is done at once; its completion is the kernel's, so that
-//! it is found where libaio waits, in order with those of other files ([`completions`]).
+//! io_submit(2): requests for the pool's files are done at once. The kernel completes them, so that
+//! libaio finds them in order with those of other files ([`completions`]).
 
 use libc::{EAGAIN, EINVAL, EOPNOTSUPP};
 
@@ -16,11 +16,11 @@ const DATA_SYNC: u16 = 3;
 const READ_VECTOR: u16 = 7;
 const WRITE_VECTOR: u16 = 8;
 
-/// Most requests of one call that are looked at.
+/// The most requests of one call that are examined.
 const COUNT_MAX: u64 = 1 << 16;
 
-/// Known bits of `rw_flags`: all but RWF_APPEND mean nothing here, as each request is done at once
-/// and is durable.
+/// Known bits of `rw_flags`. All but RWF_APPEND have no effect: each request is done at once and is
+/// durable.
 const FLAGS_KNOWN: u32 = 0xf;
 
 pub(crate) fn submit(args: [u64; 6]) -> Verdict {
@@ -49,7 +49,7 @@ pub(crate) fn submit(args: [u64; 6]) -> Verdict {
         };
         match one {
             Ok(_) => done += 1,
-            // The requests before it are under way.
+            // The earlier requests are under way.
             Err(_) if done > 0 => break,
             Err(errno) => return Err(errno).into(),
         }

@@ -1,4 +1,4 @@
-//! stat(2) and its kin, and what changes an inode's attributes.
+//! stat(2) and similar calls, and changes of an inode's attributes.
 
 use libc::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, EACCES, EINVAL, EISDIR};
 use pmfs::types::{SetTime, mode};
@@ -36,7 +36,7 @@ pub(crate) fn fstat(file: &Descriptor, to: u64) -> Answer {
     program::write(to, &stat_of(&attr)).map(|()| 0)
 }
 
-/// Returns whether a path is empty where the flags say that the descriptor itself is then meant.
+/// Returns whether a path is empty and the flags let it stand for the descriptor itself.
 pub(super) fn names_descriptor(path: u64, flags: u64) -> bool {
     flags & AT_EMPTY_PATH as u64 != 0 && (path == 0 || program::read::<u8>(path) == Ok(0))
 }
@@ -140,7 +140,7 @@ pub(crate) fn fchmod(file: &Descriptor, a: [u64; 6]) -> Answer {
     change_mode(fs, &fs.getattr(file.ino).map_err(errno)?, a[1] as u32)
 }
 
-/// Changes owner and group; -1 leaves one alone. Set-id bits go, of all but directories.
+/// Changes owner and group; -1 keeps one. All but directories lose their set-id bits.
 fn change_owner(fs: &Fs, attr: &Attr, uid: u32, gid: u32) -> Answer {
     let (uid, gid) = (
         (uid != u32::MAX).then_some(uid),
@@ -221,7 +221,7 @@ pub(crate) fn truncate(room: &mut Inner, a: [u64; 6]) -> Verdict {
     )
 }
 
-/// Both times, of which each may be left alone.
+/// Both times; `None` keeps one.
 type Times = [Option<SetTime>; 2];
 
 const NOW: Times = [Some(SetTime::Now), Some(SetTime::Now)];
@@ -247,10 +247,11 @@ fn change_times(fs: &Fs, attr: &Attr, [atime_ns, mtime_ns]: Times) -> Answer {
     done(fs.setattr(attr.ino, &set).map(drop))
 }
 
-/// Two struct timespec of the program's; none: now. A wrong time is told once the file is found.
+/// Reads two struct timespec of the program; without any, both times are now. A wrong time is
+/// reported once the file has been found.
 ///
 /// # Errors
-/// EFAULT; within: EINVAL.
+/// EFAULT; inner: EINVAL.
 fn timespecs(at: u64) -> Result<Result<Times, i32>, i32> {
     if at == 0 {
         return Ok(Ok(NOW));
@@ -273,7 +274,7 @@ fn timespecs(at: u64) -> Result<Result<Times, i32>, i32> {
 pub(crate) fn utimensat(room: &mut Inner, a: [u64; 6]) -> Verdict {
     let [dirfd, path, times, flags, ..] = a;
     let set = match timespecs(times) {
-        // The kernel checks neither the flags nor the name then.
+        // The kernel then checks neither the flags nor the name.
         Ok(Ok([None, None])) => return Ok(0).into(),
         Ok(set) => set,
         Err(errno) => return Err(errno).into(),
@@ -348,7 +349,7 @@ pub(crate) fn utimes(room: &mut Inner, dirfd: u64, path: u64, at: u64) -> Verdic
 }
 
 fn put_statfs(fs: &Fs, to: u64) -> Answer {
-    /// The type that mounts of user-space file systems have.
+    /// The type of mounts of user-space file systems.
     const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
     let stat = fs.statfs().map_err(errno)?;
     // SAFETY: a structure of numbers.

@@ -1,13 +1,13 @@
-//! Completions of what was done here, in the kernel's own ring.
+//! Completions of requests that were done here, in the kernel's own ring.
 //!
-//! For each the kernel is given a request of this library's own, a write to /dev/null
-//! of as many bytes as were moved, and completes it at once. The completion names that
-//! request's address, which io_getevents(2) changes into that of the program's on the
-//! way out. The program's structure is never touched: as soon as there is a completion,
-//! another thread may have taken it and made the structure its next request.
+//! For each, the library submits a request of its own, a write of as many bytes to /dev/null, which
+//! the kernel completes at once. The completion has the address of that request; io_getevents(2)
+//! replaces it by the address of the program's request on return. The program's structure is never
+//! touched: as soon as there is a completion, another thread may have taken it and reused the
+//! structure.
 //!
-//! A program that takes completions from the ring in its own memory sees a copy of its
-//! request, at another address.
+//! A program that reads completions from the ring in its own memory sees a copy of its request, at
+//! another address.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -48,20 +48,20 @@ pub(super) const WRITE: u16 = 1;
 const EVENT: u64 = 32;
 const OBJECT: u64 = 8;
 
-/// Completions that can wait to be taken, of all contexts together; the kernel has room
-/// for as many (fs.aio-max-nr).
+/// The most completions that can wait, of all contexts together. The kernel has the same limit
+/// (fs.aio-max-nr).
 const PLACES: usize = 1 << 16;
 
-/// A request of this library's own, by whose address its completion is known.
+/// A request of this library, whose address identifies its completion.
 #[repr(C)]
 struct Stand {
     _request: Request,
-    /// The program's request; 0: the place is free.
+    /// The address of the program's request; 0 if the place is free.
     at: u64,
     context: u64,
 }
 
-/// The address of [`PLACES`], mapped at the first need.
+/// The address of [`PLACES`] places, mapped at the first use.
 static STANDS: AtomicUsize = AtomicUsize::new(0);
 static PLACES_OF: Mutex<Free> = Mutex::new(Free {
     given_back: Vec::new(),
@@ -70,7 +70,7 @@ static PLACES_OF: Mutex<Free> = Mutex::new(Free {
 
 struct Free {
     given_back: Vec<u32>,
-    /// From here on none was ever taken.
+    /// No place from here on was ever used.
     next: u32,
 }
 
@@ -79,7 +79,7 @@ fn places() -> MutexGuard<'static, Free> {
 }
 
 impl Free {
-    /// Puts it into a free place.
+    /// Puts a request into a free place.
     fn put(&mut self, new: Stand) -> Result<u32, i32> {
         let place = self.free()?;
         // SAFETY: a place that nobody has, until there is a completion.
@@ -114,7 +114,7 @@ fn stand(place: u32) -> *mut Stand {
     std::ptr::with_exposed_provenance_mut(first + place as usize * size_of::<Stand>())
 }
 
-/// The place that a completion's object is, if it is one.
+/// The place that a completion's object stands for, if it is one.
 fn place_of(object: u64) -> Option<u32> {
     let first = STANDS.load(Ordering::Acquire);
     let behind = (object as usize).wrapping_sub(first);
@@ -123,8 +123,7 @@ fn place_of(object: u64) -> Option<u32> {
         .then_some((behind / one) as u32)
 }
 
-/// The completion of a request of the program's at `at`, which was done and has moved
-/// so many bytes.
+/// Adds the completion of the program's request at `at`, which has moved `moved` bytes.
 pub(super) fn add(context: u64, at: u64, asked: &Request, moved: u64) -> Answer {
     kept::NULL.with(null, |null| add_to(null, context, at, asked, moved))
 }
@@ -151,35 +150,35 @@ fn add_to(null: i32, context: u64, at: u64, asked: &Request, moved: u64) -> Answ
     answer
 }
 
-/// A request as it is.
+/// Passes a request on unchanged.
 pub(super) fn pass(context: u64, at: u64) -> Answer {
     let list = (&raw const at).expose_provenance() as u64;
     // SAFETY: the kernel reads one address, and what the program, or this library, has there.
     kernel_answer(unsafe { kernel::call(libc::SYS_io_submit, [context, 1, list, 0, 0, 0]) })
 }
 
-/// Takes every byte.
+/// /dev/null, which takes every byte.
 fn null() -> Result<i32, i32> {
     let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as u64;
     let args = [libc::AT_FDCWD as u64, PATH, flags, 0, 0, 0];
     descriptors::number(kernel::with_path(libc::SYS_openat, args, b"/dev/null\0"))
 }
 
-/// io_getevents(2), io_pgetevents(2): context, least, most, events, time, and of the
-/// second one a mask.
+/// Serves io_getevents(2) and io_pgetevents(2): context, least count, greatest count, events, time,
+/// and a mask for the latter.
 pub(crate) fn take(number: i64, args: [u64; 6]) -> Verdict {
     let [context, least, most, events, time, masks] = args;
     if number == SYS_io_pgetevents && masks != 0 {
         match program::read::<[u64; 2]>(masks) {
             Ok([0, _]) => {}
-            // A signal that comes is put off to the end of the call, when the program has its own
-            // mask again.
+            // A signal during the wait is put off to the end of the call, when the program's own
+            // mask is back.
             Ok([_, _]) => return Verdict::done(Err(ENOSYS)),
             Err(errno) => return Verdict::done(Err(errno)),
         }
     }
     if least as i64 > most as i64 || (least as i64) < 0 {
-        // The kernel refuses it.
+        // The kernel refuses the call.
         return Verdict::Pass;
     }
     let at_once = match time {
@@ -211,7 +210,7 @@ pub(crate) fn take(number: i64, args: [u64; 6]) -> Verdict {
     Verdict::done(answer.and_then(|all| name(events, all)))
 }
 
-/// Waits as the program does; a signal ends it.
+/// Waits as the program asked; a signal ends the wait.
 fn wait([context, least, most, events, time]: [u64; 5]) -> Answer {
     let waited = signals::wait_with(|mask| {
         let masks = [mask, size_of::<u64>() as u64];
@@ -225,7 +224,7 @@ fn wait([context, least, most, events, time]: [u64; 5]) -> Answer {
     waited.unwrap_or(Err(EINTR))
 }
 
-/// The objects as the program knows them.
+/// Replaces the objects by the program's.
 fn name(events: u64, count: u64) -> Answer {
     for index in 0..count {
         let at = events + index * EVENT + OBJECT;
@@ -242,13 +241,13 @@ fn name(events: u64, count: u64) -> Answer {
     Ok(count)
 }
 
-/// Returns whether there are completions that nobody has taken.
+/// Returns whether there are completions that were not taken yet.
 pub(crate) fn are_out() -> bool {
     let places = places();
     places.next as usize > places.given_back.len()
 }
 
-/// io_destroy(2): nobody takes what is left.
+/// Serves io_destroy(2): the remaining completions are dropped.
 pub(crate) fn destroy(args: [u64; 6]) -> Verdict {
     // SAFETY: the program's own call.
     let answer = gate::away(|| unsafe { kernel::call(libc::SYS_io_destroy, args) });

@@ -1,4 +1,4 @@
-//! chdir, fchdir, getcwd; and chroot, where there is no mount.
+//! chdir, fchdir and getcwd; and chroot, without a mount.
 
 use libc::{AT_FDCWD, ENOTDIR, EOPNOTSUPP, ERANGE};
 use pmfs::{Attr, Fs, Ino};
@@ -17,7 +17,7 @@ use crate::program::credentials::{self, EXECUTE};
 use crate::thread::descriptor::Descriptor;
 use crate::thread::{Inner, PATH_MAX};
 
-/// Goes to a directory: the kernel has to be there too, unless there is no mount.
+/// Changes to a directory of the pool. The kernel changes too, unless there is no mount.
 fn go(room: &mut Inner, fs: &Fs, dir: &Attr) -> Answer {
     if mountless::is() {
         return cwd::enter(room, fs, dir);
@@ -38,7 +38,7 @@ fn go(room: &mut Inner, fs: &Fs, dir: &Attr) -> Answer {
     answer
 }
 
-/// The kernel goes somewhere outside.
+/// Changes to a directory outside of the pool, by the kernel.
 fn away(room: &mut Inner, go: impl FnOnce() -> i64) -> Verdict {
     let answer = kernel_answer(go());
     if answer.is_ok() {
@@ -105,14 +105,14 @@ pub(crate) fn fchdir(number: u64, dir: Option<Descriptor>, room: &mut Inner) -> 
         .into()
 }
 
-/// `[buffer, size]`: the kernel's is the program's, unless there is no mount.
+/// Serves getcwd, `[buffer, size]`. With a mount the kernel's directory is the program's.
 pub(crate) fn getcwd(room: &mut Inner, args: [u64; 6]) -> Verdict {
     if !cwd::is_apart(room) {
         return Verdict::Pass;
     }
     let tell = |mut text: Vec<u8>| {
         text.push(0);
-        // libc puts together a path for which the kernel has no room.
+        // libc builds a path that is too long for the kernel by itself.
         if text.len() > PATH_MAX {
             return Err(libc::ENAMETOOLONG);
         }
@@ -125,7 +125,7 @@ pub(crate) fn getcwd(room: &mut Inner, args: [u64; 6]) -> Verdict {
     cwd::text(room).and_then(tell).into()
 }
 
-/// `None`: the kernel's affair.
+/// Serves chroot; `None` leaves the call to the kernel.
 pub(crate) fn chroot(room: &mut Inner, path: u64) -> Option<Verdict> {
     match find(room, AT_FDCWD as u64, path, AtEnd::Follow) {
         Err(errno) => Some(Err(errno).into()),

@@ -1,4 +1,4 @@
-//! Descriptors as such: close, dup, fcntl, flock, ioctl.
+//! Calls on descriptors as such: close, dup, fcntl, flock, ioctl.
 
 use libc::{EBADF, EINVAL, ENOTTY, F_RDLCK, F_UNLCK, F_WRLCK};
 use pmfs::{Error, Fs, Ino, LockClass, LockKind, LockRange};
@@ -41,7 +41,7 @@ pub(crate) fn close(_file: &Descriptor, number: u64) -> Answer {
     dropped
 }
 
-/// One more descriptor like `source`, with the lowest free number from `from` on.
+/// Makes another descriptor like `source`, with the lowest free number from `from` on.
 pub(crate) fn duplicate(file: &Descriptor, source: u64, from: u64, on_exec: bool) -> Answer {
     let number = if file.is_path_only() {
         let command = if on_exec {
@@ -59,7 +59,7 @@ pub(crate) fn duplicate(file: &Descriptor, source: u64, from: u64, on_exec: bool
     refer(file, number)
 }
 
-/// Makes a placeholder mean an open file, with a reference of its own.
+/// Gives a placeholder the meaning of an open file, with a reference of its own.
 fn refer(file: &Descriptor, number: i32) -> Answer {
     let mut file = *file;
     if !file.borrowed
@@ -69,7 +69,7 @@ fn refer(file: &Descriptor, number: i32) -> Answer {
         parked::close(number as u64, None);
         return Err(errno(error));
     }
-    // A duplicate in a child that shares memory is as borrowed as what it comes from.
+    // A duplicate in a guest is borrowed if its source is.
     file.borrowed &= true;
     table::set(number, file);
     Ok(number as u64)
@@ -93,7 +93,7 @@ pub(crate) fn dup3(args: [u64; 6]) -> Verdict {
     onto(args[0], args[1], args[2])
 }
 
-/// dup3 onto a number, which may be ours before.
+/// Serves dup3 onto a number, which may be a descriptor of the pool.
 fn onto(from: u64, to: u64, flags: u64) -> Verdict {
     if table::is_own(from) || table::is_own(to) {
         return Err(EBADF).into();
@@ -119,7 +119,7 @@ fn onto(from: u64, to: u64, flags: u64) -> Verdict {
     Verdict::done(put())
 }
 
-/// close_range(2), around this library's own descriptors.
+/// Serves close_range(2), leaving out this library's own descriptors.
 pub(crate) fn close_range(args: [u64; 6]) -> Verdict {
     const UNSHARE: u64 = 2;
     const CLOEXEC: u64 = 4;
@@ -168,7 +168,7 @@ pub(crate) fn close_range(args: [u64; 6]) -> Verdict {
 
 pub(crate) fn ioctl(file: &Descriptor, args: [u64; 6]) -> Answer {
     match args[1] {
-        // Close-on-exec is the kernel's, on the placeholder.
+        // The kernel keeps close-on-exec, on the placeholder.
         libc::FIOCLEX | libc::FIONCLEX => {
             table::set_on_exec(args[0], args[1] == libc::FIONCLEX);
             kernel_answer(kernel::plain(libc::SYS_ioctl, &args[..2]))
@@ -200,7 +200,7 @@ const FICLONERANGE: u64 = 0x4020_940d;
 const FIDEDUPERANGE: u64 = 0xc018_9436;
 const BLOCK_BYTES: i32 = 4096;
 
-/// Blocks are not shared: what a file system says that can't, of what the call could be for.
+/// Refuses to share blocks, with the error of a file system that can't.
 fn clone(to: &Descriptor, source: u64) -> Answer {
     let Some(from) = table::get(source) else {
         let flags = kernel::plain(libc::SYS_fcntl, &[source, libc::F_GETFL as u64]);
@@ -214,8 +214,8 @@ fn clone(to: &Descriptor, source: u64) -> Answer {
     Err(if open { libc::EOPNOTSUPP } else { EBADF })
 }
 
-/// cachestat(2): `[file, range, answer, flags]`. A page with data is in memory, and a hole is not,
-/// as on a tmpfs. No page is dirty or evicted, for all is durable and stays.
+/// Serves cachestat(2), `[file, range, answer, flags]`. Pages with data are in memory and holes are
+/// not, as on tmpfs. No page is dirty or evicted, because all data is durable and stays.
 pub(crate) fn cachestat(file: &Descriptor, args: [u64; 6]) -> Answer {
     const NO_FILE: u64 = u64::MAX;
     let without = -i64::from(libc::ENOSYS);
@@ -224,7 +224,8 @@ pub(crate) fn cachestat(file: &Descriptor, args: [u64; 6]) -> Answer {
     }
     let range: [u64; 2] = program::read(args[1])?;
     let fs = fs()?;
-    // The kernel does so from 6.13 on: of others' files, only those that may be written.
+    // The kernel does the same from 6.13 on: of other users' files it reports only those that may
+    // be written.
     if !file.writes() {
         let attr = fs.getattr(file.ino).map_err(errno)?;
         let owner = credentials::allow_owner(&attr);
@@ -241,14 +242,14 @@ pub(crate) fn cachestat(file: &Descriptor, args: [u64; 6]) -> Answer {
     program::write(args[2], &[cached, 0, 0, 0, 0]).map(|()| 0)
 }
 
-/// The number of pages with data in a range; 0 bytes mean all from there on.
+/// The count of pages with data in a range; 0 bytes stand for all bytes to the end.
 fn pages_with_data(fs: &Fs, ino: Ino, [at, bytes]: [u64; 2]) -> Answer {
     const PAGE: u64 = BLOCK_BYTES as u64;
     let last = match bytes {
         0 => u64::MAX,
         bytes => at.wrapping_add(bytes - 1),
     };
-    // Whole pages, also of what is cut.
+    // Whole pages count, even where the range covers a part.
     let (mut from, end) = (at / PAGE * PAGE, last / PAGE + 1);
     let mut pages = 0;
     loop {
@@ -257,7 +258,7 @@ fn pages_with_data(fs: &Fs, ino: Ino, [at, bytes]: [u64; 2]) -> Answer {
             Ok(_) | Err(Error::NoSuchOffset) => return Ok(pages),
             Err(error) => return Err(errno(error)),
         };
-        // Others may have cut it by now.
+        // Others may have truncated the file meanwhile.
         from = match fs.seek_hole(ino, data) {
             Err(Error::NoSuchOffset) => return Ok(pages),
             hole => hole.map_err(errno)?,
@@ -266,7 +267,7 @@ fn pages_with_data(fs: &Fs, ino: Ino, [at, bytes]: [u64; 2]) -> Answer {
     }
 }
 
-/// Sets these flags of an open file to what `set` has of them.
+/// Sets the flags `these` of an open file to their values in `set`.
 fn change_flags(file: &Descriptor, these: u64, set: u64) -> Answer {
     let fs = fs()?;
     let before = fs.file(file.file).map_err(errno)?.flags;
@@ -307,7 +308,7 @@ pub(crate) fn fcntl(file: &Descriptor, args: [u64; 6]) -> Verdict {
         libc::F_GETLK | libc::F_OFD_GETLK => conflict(file, class, args[2]).into(),
         libc::F_SETLK | libc::F_OFD_SETLK => lock(file, class, args[2], false),
         libc::F_SETLKW | libc::F_OFD_SETLKW => lock(file, class, args[2], true),
-        // The receiver of signals that a file never sends.
+        // The receiver of signals, which files never send.
         libc::F_GETOWN | libc::F_SETOWN | F_GETOWN_EX | F_SETOWN_EX | F_GETSIG | F_SETSIG => {
             Verdict::Pass
         }
@@ -321,7 +322,8 @@ const F_CREATED_QUERY: i32 = 1028;
 const F_GET_RW_HINT: i32 = 1035;
 const F_SET_RW_HINT: i32 = 1036;
 
-/// Leases, notes of changes and hints: nobody would keep them, and hints need not be.
+/// Serves leases, notes of changes and hints. The first two are refused, because nothing would keep
+/// them; hints may be ignored.
 fn rarer(file: &Descriptor, command: i32, argument: u64) -> Answer {
     /// RWH_WRITE_LIFE_NOT_SET to RWH_WRITE_LIFE_EXTREME.
     const HINTS: u64 = 5;
@@ -347,7 +349,7 @@ fn rarer(file: &Descriptor, command: i32, argument: u64) -> Answer {
     }
 }
 
-/// The program's struct flock, and the range that it means.
+/// Reads the program's struct flock and computes its range.
 fn range_of(fs: &Fs, file: &Descriptor, at: u64) -> Result<(libc::flock, LockRange), i32> {
     let asked: libc::flock = program::read(at)?;
     let base = match i32::from(asked.l_whence) {
@@ -455,7 +457,7 @@ fn lock(file: &Descriptor, class: LockClass, at: u64, waits: bool) -> Verdict {
     interrupted(lock())
 }
 
-/// A wait that a signal has ended begins again if its handler was installed so.
+/// Restarts a wait that a signal has ended, if its handler was installed so.
 fn interrupted(answer: Answer) -> Verdict {
     if answer == Err(libc::EINTR) && signals::restarts() {
         return Verdict::Again;
@@ -468,7 +470,7 @@ pub(crate) fn flock(file: &Descriptor, args: [u64; 6]) -> Verdict {
         let fs = fs()?;
         let operation = args[1] as i32;
         const LOCK_MAND: i32 = 32;
-        // A kind of lock that Linux no longer has, and takes.
+        // Linux accepts this former kind of lock, and ignores it.
         if operation & LOCK_MAND != 0 {
             return Ok(0);
         }

@@ -10,12 +10,12 @@ use crate::own::kernel;
 use crate::program;
 use crate::thread::descriptor::Descriptor;
 
-/// Before the name: inode, offset, length, type.
+/// Bytes before the name: inode, offset, length, type.
 const HEAD: usize = 19;
-/// Most that one call gives.
+/// The most bytes that one call returns.
 const ROOM: usize = 64 << 10;
 
-/// A directory's next entries, as struct linux_dirent64.
+/// Returns a directory's next entries as struct linux_dirent64.
 pub(crate) fn getdents64(dir: &Descriptor, args: [u64; 6]) -> Answer {
     if !dir.is_dir {
         return Err(ENOTDIR);
@@ -56,17 +56,17 @@ pub(crate) fn getdents64(dir: &Descriptor, args: [u64; 6]) -> Answer {
         return Err(EINVAL);
     }
     if let Err(error) = program::write_bytes(args[1], &records) {
-        // Nothing was given: it comes again.
+        // The entry was not returned, so the next call lists it again.
         let _ = fs.seek_file(dir.file, std::io::SeekFrom::Start(before));
         return Err(error);
     }
     Ok(listed as u64)
 }
 
-/// The offset in a record of its own length.
+/// The offset of a record's length inside the record.
 const LENGTH: usize = 16;
 
-/// The list of this process's descriptors, without those that are this library's own.
+/// Lists this process's descriptors, without this library's own.
 pub(crate) fn descriptors(args: [u64; 6]) -> Answer {
     let mut records = vec![0u8; (args[2] as u32 as usize).min(ROOM)];
     loop {

@@ -23,8 +23,9 @@ use crate::program::{self, IO_MAX};
 use crate::thread::descriptor::Descriptor;
 use crate::thread::gate;
 
-/// Longest read whose first line is asked for while the call is on its way: of a longer one the
-/// copy waits little for it, and where it is in the cache anyway, to ask costs more than it saves.
+/// The longest read whose first line is prefetched at the start of the call. A longer copy waits
+/// little for that line, and where it is in the cache anyway, the prefetch costs more than it
+/// saves.
 const EXPECTED_MAX: u64 = 512;
 
 pub(super) fn for_reading(file: &Descriptor) -> Result<&'static Fs, i32> {
@@ -42,21 +43,22 @@ fn for_writing(file: &Descriptor) -> Result<&'static Fs, i32> {
     fs()
 }
 
-/// A file open for writing ([`for_writing`]), before its content or its allocation changes.
+/// The engine for a file open for writing ([`for_writing`]), before its content or its allocation
+/// changes.
 fn for_change(file: &Descriptor) -> Result<&'static Fs, i32> {
     let fs = for_writing(file)?;
     credentials::drop_privileges(fs, file.ino)?;
     Ok(fs)
 }
 
-/// A file open for writing ([`for_writing`]), before its content changes.
+/// The engine for a file open for writing ([`for_writing`]), before its content changes.
 pub(super) fn for_storing(file: &Descriptor) -> Result<&'static Fs, i32> {
     let fs = for_writing(file)?;
     before_storing(fs, file)?;
     Ok(fs)
 }
 
-/// Prepares a file that may be written, before its content changes.
+/// Prepares a file that may be written for a change of its content.
 fn before_storing(fs: &Fs, file: &Descriptor) -> Result<(), i32> {
     credentials::drop_privileges(fs, file.ino)?;
     maps::refuse_write(file.ino)
@@ -70,11 +72,12 @@ fn offset(value: u64) -> Result<u64, i32> {
     }
 }
 
-/// The program has mapped files through the mount. A touch of one may wait for the mount, and that
-/// for a lock of ours: no memory of the program's is touched under one from then on.
+/// Set once the program has mapped files through the mount. Touching such memory may wait for the
+/// mount, which may wait for a lock of this process: from then on no memory of the program is
+/// touched under a lock.
 static MAPS: AtomicBool = AtomicBool::new(false);
 
-/// Reads at a place of a file into the program's memory; answers the bytes read.
+/// Reads at an offset of a file into the program's memory. Returns the bytes read.
 #[inline(always)]
 fn into_program(fs: &Fs, file: &Descriptor, at: u64, (address, bytes): (u64, u64)) -> Answer {
     let bytes = bytes.min(IO_MAX) as usize;
@@ -94,10 +97,10 @@ pub(super) fn wants_atime(fs: &Fs, file: &Descriptor) -> bool {
     fs.file(file.file).is_ok_and(|open| open.wants_atime())
 }
 
-/// Bytes that are read at once where they are kept in between.
+/// Bytes that are read at once into a buffer of the library.
 const KEPT_STEP: u64 = 1 << 20;
 
-/// The same with nothing of the program's touched meanwhile.
+/// Reads as [`into_program`] does, without touching the program's memory under a lock.
 #[cold]
 fn by_steps(fs: &Fs, file: &Descriptor, at: u64, (address, bytes): (u64, u64)) -> Answer {
     let there = fs.getattr(file.ino).map_err(errno)?.size;
@@ -126,8 +129,8 @@ fn by_steps(fs: &Fs, file: &Descriptor, at: u64, (address, bytes): (u64, u64)) -
     Ok(done)
 }
 
-/// Reads at an open file's offset without touching the program's memory under its lock: the bytes
-/// that are there are taken first, and those given back that could not be read.
+/// Reads at an open file's offset without touching the program's memory under its lock: the offset
+/// is advanced first, and moved back by the bytes that could not be read.
 #[cold]
 fn at_taken_offset(
     fs: &Fs,
@@ -148,7 +151,7 @@ fn at_taken_offset(
     answer
 }
 
-/// Moves an offset back by what was taken and not used.
+/// Moves an offset back by bytes that were taken and not used.
 pub(super) fn give_back(fs: &Fs, file: &Descriptor, bytes: u64) -> Result<(), i32> {
     if bytes == 0 {
         return Ok(());
@@ -157,7 +160,7 @@ pub(super) fn give_back(fs: &Fs, file: &Descriptor, bytes: u64) -> Result<(), i3
     fs.seek_file(file.file, back).map(drop).map_err(errno)
 }
 
-/// Writes from the program's memory; answers the bytes written.
+/// Writes from the program's memory. Returns the bytes written.
 fn from_program(at: u64, bytes: u64, write: impl FnOnce(&[u8]) -> pmfs::Result<usize>) -> Answer {
     let bytes = bytes.min(IO_MAX) as usize;
     let written = if MAPS.load(Ordering::Relaxed) {
@@ -209,13 +212,12 @@ pub(super) fn end(fs: &Fs, file: &Descriptor, append: bool) -> Answer {
     fs.file(file.file).map(|now| now.offset).map_err(errno)
 }
 
-/// Returns whether writes go to the end: a flag that all who share the open file may change.
+/// Returns whether writes append: a flag that all sharers of the open file may change.
 pub(super) fn appends(fs: &Fs, file: &Descriptor) -> bool {
     pmfs::appends(fs.file_flags(file.file))
 }
 
-/// Before anything else of a pread: its bytes are asked for, as the descriptor looks at
-/// first sight.
+/// Prefetches for a pread before anything else, from the descriptor as first seen.
 #[inline]
 pub(crate) fn expect(args: &[u64; 6]) {
     if args[2] <= EXPECTED_MAX
@@ -257,14 +259,14 @@ pub(crate) fn pwrite(file: &Descriptor, args: &[u64; 6]) -> Answer {
 /// The place in the file of a vector of buffers.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
-    /// The open file's offset.
+    /// The open file's own offset.
     Own,
     At(u64),
     Bad(i32),
 }
 
 impl Place {
-    /// From the arguments of the calls with an offset.
+    /// The place given by the arguments of calls with an offset.
     pub fn of(args: [u64; 6]) -> Place {
         match args[3] {
             at if at > i64::MAX as u64 => Place::Bad(EINVAL),
@@ -272,10 +274,11 @@ impl Place {
         }
     }
 
-    /// And of those with flags, which take -1 for the file's own: the offset is judged first.
+    /// The place given by the arguments of calls with flags, where -1 is the file's own offset. The
+    /// offset is checked first.
     pub fn with_flags(args: [u64; 6], reads: bool) -> Place {
         const KNOWN: u32 = 0x0f;
-        /// RWF_APPEND, RWF_NOAPPEND and RWF_NOSIGNAL: reads take them, and they mean nothing to it.
+        /// RWF_APPEND, RWF_NOAPPEND and RWF_NOSIGNAL, which reads accept and ignore.
         const OF_WRITES: u32 = 0x130;
         let known = if reads { KNOWN | OF_WRITES } else { KNOWN };
         let place = match args[3] {
@@ -291,7 +294,7 @@ impl Place {
     }
 }
 
-/// The end of what a program can have; none of a vector's buffers may lie behind it.
+/// The end of a program's addresses. No buffer of a vector may lie behind it.
 const ADDRESS_END: u64 = 0x7fff_ffff_f000;
 
 /// The program's vector of buffers, as (address, bytes).
@@ -304,7 +307,7 @@ fn vector(at: u64, count: u64) -> Result<Vec<(u64, u64)>, i32> {
     if parts.iter().any(|[_, bytes]| *bytes > i64::MAX as u64) {
         return Err(EINVAL);
     }
-    // For one buffer the bytes read or written count, for several all that they state.
+    // With one buffer the bytes read or written count, with several their stated lengths.
     let ends = |[address, bytes]: &[u64; 2]| address.saturating_add(*bytes) <= ADDRESS_END;
     if count > 1 && !parts.iter().all(ends) {
         return Err(EFAULT);
@@ -320,7 +323,7 @@ fn vector(at: u64, count: u64) -> Result<Vec<(u64, u64)>, i32> {
         .collect())
 }
 
-/// Reads into several buffers, one after the other.
+/// Reads into several buffers in order.
 fn into_parts(fs: &Fs, file: &Descriptor, start: u64, parts: &[(u64, u64)]) -> Answer {
     let mut at = start;
     for &(address, bytes) in parts {
@@ -383,7 +386,7 @@ pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict
         let append = appends(fs, file);
         let gathered;
         let mut room = program::NOTHING;
-        // One write is all or nothing, also of many parts.
+        // A write is all or nothing, even of several parts.
         let data = match parts.as_slice() {
             [] => &[][..],
             &[(address, bytes)] if !MAPS.load(Ordering::Relaxed) => {
@@ -410,18 +413,18 @@ pub(crate) fn writev(file: &Descriptor, args: [u64; 6], place: Place) -> Verdict
     Verdict::done(write())
 }
 
-/// The parts in one piece.
+/// Copies the parts into one buffer.
 fn gather(parts: &[(u64, u64)]) -> Result<Vec<u8>, i32> {
     let mut all = Vec::new();
     for &(address, bytes) in parts {
         let mut done = 0;
-        // By steps: a length that a program says need not be there.
+        // The copy goes by steps, because a stated length need not exist.
         while done < bytes {
             let (start, step) = (all.len(), (bytes - done).min(KEPT_STEP));
             all.resize(start + step as usize, 0);
             let from = address.wrapping_add(done);
             if let Err(error) = program::read_bytes(from, &mut all[start..]) {
-                // The buffers before it are written, as the kernel does.
+                // The buffers before a bad one are written, as by the kernel.
                 all.truncate(start);
                 return if start == 0 { Err(error) } else { Ok(all) };
             }
@@ -467,8 +470,8 @@ pub(crate) fn ftruncate(file: &Descriptor, args: [u64; 6]) -> Answer {
     done(fs.setattr(file.ino, &set).map(drop))
 }
 
-/// Returns whether fallocate(2) has such a mode, whoever can do it: none or one way, and the size
-/// kept where it must be, or not where it can't.
+/// Returns whether a mode of fallocate(2) exists in any file system: at most one operation, with
+/// the size kept where it must be, and not kept where it can't.
 fn names_one_way(mode: u32) -> bool {
     matches!(
         mode,
@@ -513,7 +516,7 @@ pub(crate) fn fallocate(file: &Descriptor, args: [u64; 6]) -> Answer {
     })
 }
 
-/// A file of ours is mapped by its own blocks, or else through the mount.
+/// Maps a file of the pool by its own blocks, or through the mount.
 pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
     let others = || match maps::mmap_of_others(args) {
         Verdict::Pass if maps::may_be_loading(args) => maps::load(args).into(),
@@ -555,10 +558,11 @@ pub(crate) fn mmap(args: [u64; 6]) -> Verdict {
     Verdict::done(map())
 }
 
-/// Bytes that one step of a copy between the pool and elsewhere takes.
+/// Bytes of one step of a copy between the pool and elsewhere.
 const STEP: usize = 256 << 10;
 
-/// sendfile(2), once it is judged (`moves.rs`); `given`: the program's offset, if it gives one.
+/// Serves sendfile(2) after the checks in `moves.rs`; `given` is the program's offset, if it gives
+/// one.
 pub(crate) fn sendfile(
     args: [u64; 6],
     given: Option<u64>,
@@ -578,7 +582,7 @@ pub(crate) fn sendfile(
     Ok(sent)
 }
 
-/// sendfile(2) from one file of ours into another; nobody who shares their offsets comes between.
+/// Serves sendfile(2) between two files of the pool. No sharer of their offsets comes between.
 fn send_within(
     fs: &Fs,
     (from, given): (&Descriptor, Option<u64>),
@@ -621,8 +625,8 @@ fn send_within(
     }
 }
 
-/// sendfile(2) from a file of ours to another descriptor, which may make it wait: so an
-/// offset is taken step by step, before.
+/// Serves sendfile(2) from a file of the pool to another descriptor. That may block, so the offset
+/// is advanced step by step, before each write.
 fn send_out(fs: &Fs, (from, given): (&Descriptor, Option<u64>), to: u64, bytes: u64) -> Answer {
     let mut buffer = vec![0; STEP.min(bytes.max(1) as usize)];
     let mut sent = 0;
@@ -651,8 +655,8 @@ fn send_out(fs: &Fs, (from, given): (&Descriptor, Option<u64>), to: u64, bytes: 
     Ok(sent)
 }
 
-/// sendfile(2) from a file of others into one of ours. A source without offsets is
-/// refused, as the kernel does.
+/// Serves sendfile(2) from another file into one of the pool. A source without offsets is refused,
+/// as by the kernel.
 fn receive(fs: &Fs, (from, given): (u64, Option<u64>), to: &Descriptor, bytes: u64) -> Answer {
     let number = |answer: i64| kernel_answer(answer);
     let own = number(kernel::plain(
@@ -667,7 +671,7 @@ fn receive(fs: &Fs, (from, given): (u64, Option<u64>), to: &Descriptor, bytes: u
     while sent < bytes {
         let want = (bytes - sent).min(STEP as u64);
         let at = buffer.as_mut_ptr().expose_provenance() as u64;
-        // By its own offset the kernel reads each byte for one alone of those who share it.
+        // The kernel gives each byte at the source's own offset to one sharer alone.
         let (call, place) = match is_own {
             true => (libc::SYS_read, 0),
             false => (libc::SYS_pread64, start + sent),
@@ -696,17 +700,17 @@ fn receive(fs: &Fs, (from, given): (u64, Option<u64>), to: &Descriptor, bytes: u
     Ok(sent)
 }
 
-/// Writes to a descriptor that is none of ours.
+/// Writes to a descriptor outside of the pool.
 fn put(number: u64, data: &[u8]) -> Answer {
     let at = data.as_ptr().expose_provenance() as u64;
     let args = [number, at, data.len() as u64, 0, 0, 0];
-    // A pipe may take it only when somebody reads.
+    // A pipe may block until it is read.
     // SAFETY: the kernel reads the data.
     let answer = gate::away(|| unsafe { kernel::call(libc::SYS_write, args) });
     kernel_answer(answer)
 }
 
-/// Writes to a file of ours, at its offset.
+/// Writes to a file of the pool, at its offset.
 fn store(fs: &Fs, to: &Descriptor, data: &[u8]) -> Answer {
     before_storing(fs, to)?;
     let bytes = limits::cut(data.len() as u64, || end(fs, to, false))?;
@@ -715,7 +719,7 @@ fn store(fs: &Fs, to: &Descriptor, data: &[u8]) -> Answer {
     written.map(|written| written as u64).map_err(errno)
 }
 
-/// copy_file_range(2), once it is judged; the program's offsets, if it gives them.
+/// Serves copy_file_range(2) after its checks; the offsets are the program's, if it gives them.
 pub(crate) fn copy_file_range(
     args: [u64; 6],
     [start, target]: [Option<u64>; 2],

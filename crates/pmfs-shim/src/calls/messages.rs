@@ -1,5 +1,5 @@
-//! Descriptors that are sent through sockets: whoever receives one of ours needs one of
-//! the mount's, which stands for the same open file.
+//! Descriptors sent through sockets. The receiver of a descriptor of the pool needs one of the
+//! mount, which stands for the same open file.
 
 use libc::{EBADF, SCM_RIGHTS, SOL_SOCKET};
 
@@ -30,7 +30,7 @@ struct Message {
 
 /// Bytes of a control message before its data: length, level, type.
 const HEAD: usize = 16;
-/// More than the kernel takes.
+/// More bytes than the kernel accepts.
 const CONTROL_MAX: u64 = 1 << 20;
 /// The most messages that sendmmsg(2) sends.
 const COUNT_MAX: u64 = 1024;
@@ -45,7 +45,7 @@ pub(crate) fn send(args: [u64; 6]) -> Verdict {
     }
 }
 
-/// sendmmsg(2): one at a time, if any carries one of ours.
+/// Serves sendmmsg(2) by single messages, if any of them carries a descriptor of the pool.
 pub(crate) fn send_many(args: [u64; 6]) -> Verdict {
     let count = args[2].min(COUNT_MAX);
     let at = |index: u64| args[1] + index * ONE_OF_MANY;
@@ -73,14 +73,14 @@ pub(crate) fn send_many(args: [u64; 6]) -> Verdict {
 }
 
 fn pass(args: [u64; 6]) -> Answer {
-    // It may wait for who reads.
+    // The call may wait for the receiver.
     // SAFETY: the program's own call, of messages that stay until it is over.
     kernel_answer(gate::away(|| unsafe {
         kernel::call(libc::SYS_sendmsg, args)
     }))
 }
 
-/// A message's control data, and where in it descriptors of ours are.
+/// A message's control data, and the positions in it of descriptors of the pool.
 type Carried = (Message, Vec<u8>, Vec<(usize, Descriptor)>);
 
 fn carried(at: u64) -> Result<Option<Carried>, i32> {
@@ -125,7 +125,7 @@ struct Replaced {
     message: Message,
     control: Vec<u8>,
     through: Vec<i32>,
-    /// The last to be dropped.
+    /// Dropped last.
     _lent: Lent,
 }
 

@@ -1,4 +1,4 @@
-//! The calls, by what they are about.
+//! The calls, by subject.
 
 pub(crate) mod aio;
 pub(crate) mod attributes;
@@ -24,13 +24,13 @@ use crate::names::{AtEnd, Lead, Place, find, find_to_peek};
 use crate::own::kernel;
 use crate::thread::Inner;
 
-/// The engine's answer without a value.
+/// Converts the engine's answer without a value.
 fn done(answer: pmfs::Result<()>) -> Answer {
     answer.map(|()| 0).map_err(errno)
 }
 
-/// Does something with the place that a path leads to in the pool. Where the path has left the pool
-/// again the kernel does `out`, the same call in its form with a directory's descriptor.
+/// Applies `body` to the place in the pool that a path leads to. If the path leaves the pool again,
+/// the kernel executes `out`, the same call in its form with a directory's descriptor.
 fn at_path(
     room: &mut Inner,
     (dirfd, path): (u64, u64),
@@ -41,8 +41,8 @@ fn at_path(
     done_at(find(room, dirfd, path, at_end), out, body)
 }
 
-/// Works as [`at_path`] does, for a call that changes nothing and gives no descriptor: the mount
-/// may do a process's first.
+/// Works as [`at_path`] does, for a call that changes nothing and returns no descriptor. The mount
+/// may serve the first such call of a process.
 fn peek_at_path(
     room: &mut Inner,
     (dirfd, path): (u64, u64),

@@ -1,5 +1,5 @@
-//! Calls that move data between two descriptors: what is wrong with them is judged
-//! here, in the kernel's order, before anything is moved.
+//! Calls that move data between two descriptors: their arguments are checked here, in the kernel's
+//! order, before any data moves.
 
 use libc::{
     EBADF, EINVAL, EISDIR, EXDEV, O_ACCMODE, O_APPEND, O_RDONLY, O_WRONLY, S_IFDIR, S_IFMT,
@@ -62,7 +62,7 @@ impl End {
     }
 }
 
-/// The program's offset; none: the file's own, of which nothing is wrong.
+/// Reads the program's offset; `None` stands for the file's own offset, which needs no check.
 pub(super) fn offset_at(pointer: u64) -> Result<Option<u64>, i32> {
     match pointer {
         0 => Ok(None),
@@ -124,7 +124,7 @@ pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
         if !source.reads() || !target.writes() || target.flags & O_APPEND != 0 {
             return Err(EBADF);
         }
-        // Between file systems the program copies by itself.
+        // Programs copy between file systems by themselves.
         let (Some(from), Some(to)) = (&from, &to) else {
             return Err(EXDEV);
         };
@@ -141,7 +141,7 @@ pub(crate) fn copy_file_range(args: [u64; 6]) -> Verdict {
     copied.into()
 }
 
-/// tee(2), which is for pipes alone.
+/// Serves tee(2), which works on pipes alone.
 pub(crate) fn tee(args: [u64; 6]) -> Verdict {
     let (from, to) = (descriptors::get(args[0]), descriptors::get(args[1]));
     if to.is_none() && from.is_none() {

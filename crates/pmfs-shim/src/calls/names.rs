@@ -31,7 +31,7 @@ use crate::program::umask;
 use crate::thread::descriptor::Descriptor;
 use crate::thread::{Inner, PATH_MAX};
 
-/// A new inode that this program makes now.
+/// The attributes of an inode that this program creates.
 pub(super) fn new_node(bits: u32, dir: &Attr) -> NewNode {
     let (uid, gid, bits) =
         credentials::with(|me| (me.uid, me.gid, privileges::bits_of_new(bits, dir, me)));
@@ -57,7 +57,7 @@ pub(super) fn allow_change(fs: &Fs, dir: Ino) -> Result<Attr, i32> {
     Ok(attr)
 }
 
-/// A place for a new name.
+/// Checks the place of a new name.
 fn vacant(fs: &Fs, place: &Place<'_>, for_dir: bool) -> Result<Attr, i32> {
     posix::allow_making(place.end(), for_dir)?;
     allow_change(fs, place.dir)
@@ -70,7 +70,7 @@ pub(crate) fn mkdir(room: &mut Inner, dirfd: u64, path: u64, bits: u32) -> Verdi
     );
     at_path(room, (dirfd, path), AtEnd::Name, out, |fs, place| {
         let dir = vacant(fs, &place, true)?;
-        // A new directory takes only the sticky one of the special bits.
+        // Of the special bits a new directory gets only the sticky one.
         let node = new_node(bits & 0o1777, &dir);
         done(fs.mkdir(place.dir, place.name, &node).map(drop))
     })
@@ -105,7 +105,7 @@ pub(crate) fn mknod(room: &mut Inner, [dirfd, path, bits, device]: [u64; 4]) -> 
     })
 }
 
-/// Returns what is to lose a name, and the directory that has the name.
+/// The inode that loses a name, and the directory that has the name.
 fn victim<'a>(fs: &Fs, place: &Place<'a>) -> Result<(Attr, &'a Attr), i32> {
     let attr = place.found()?;
     let dir = allow_change(fs, place.dir)?;
@@ -171,11 +171,11 @@ impl Name {
 enum End {
     Pool(&'static Fs),
     Elsewhere,
-    /// A place that the kernel finds by this path alone.
+    /// A place outside, which the kernel finds by this path.
     Out(Vec<u8>),
 }
 
-/// Finds one end; `name` is it if it is in the pool.
+/// Finds one end of a call. `name` gets it if it is in the pool.
 fn end(room: &mut Inner, at: [u64; 2], at_end: AtEnd, name: &mut Name) -> Result<End, i32> {
     Ok(match find(room, at[0], at[1], at_end)? {
         Lead::Kernel => End::Elsewhere,
@@ -193,8 +193,8 @@ fn end(room: &mut Inner, at: [u64; 2], at_end: AtEnd, name: &mut Name) -> Result
     })
 }
 
-/// Both ends of a call: in the pool, or what is to become of the call, which is
-/// `number`, with `flags` behind the paths.
+/// Finds both ends of a call in the pool, or the verdict for the call `number`, whose `flags`
+/// follow the paths.
 fn ends(
     room: &mut Inner,
     [from, to]: [[u64; 2]; 2],
@@ -205,7 +205,7 @@ fn ends(
     let links = number == libc::SYS_linkat;
     let name = &mut *first;
     let first = end(room, from, at_end, name).map_err(|errno| Verdict::done(Err(errno)))?;
-    // A link's source is looked for before its name, which a move's is not.
+    // A link's source must exist before its name is looked up; a move's need not.
     if links && matches!(first, End::Pool(_)) && name.attr.is_none() {
         return Err(Verdict::done(Err(ENOENT)));
     }
@@ -239,8 +239,8 @@ fn ends(
     }
 }
 
-/// The error of a link or move between the pool and a path of the kernel's: that path's own error,
-/// else EXDEV. `is_new`: it need not be there.
+/// The error of a link or move between the pool and a path of the kernel: that path's own error,
+/// else EXDEV. `is_new`: the path need not exist.
 fn why_not([dirfd, path]: &[u64; 2], is_new: bool) -> i32 {
     let mut stat = [0u64; 18];
     let at = stat.as_mut_ptr().expose_provenance() as u64;
@@ -255,7 +255,7 @@ fn why_not([dirfd, path]: &[u64; 2], is_new: bool) -> i32 {
     }
 }
 
-/// The arguments by which the kernel gets an end outside.
+/// The arguments for the kernel of an end outside.
 fn told(end: &End, asked: [u64; 2]) -> [u64; 2] {
     match end {
         End::Out(path) => [AT_FDCWD as u64, path.as_ptr().expose_provenance() as u64],
@@ -265,7 +265,8 @@ fn told(end: &End, asked: [u64; 2]) -> [u64; 2] {
 
 pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32) -> Verdict {
     let call = (libc::SYS_renameat2, flags.into());
-    // Judged before the names are looked for, and by the kernel of names that are its own.
+    // The flags are checked before the names are looked up; the kernel checks them for its own
+    // names.
     let flags = match posix::rename_flags(flags) {
         Ok(flags) => flags,
         Err(errno) => return Verdict::done(Err(errno)),
@@ -309,7 +310,7 @@ pub(crate) fn rename(room: &mut Inner, from: [u64; 2], to: [u64; 2], flags: u32)
     Verdict::done(rename())
 }
 
-/// Checks that this file may get one more name.
+/// Checks that a file may get another name.
 fn allow_link(fs: &Fs, source: &Attr) -> Result<(), i32> {
     if !protected::HARD_LINKS.is_on() || is_dir(source) {
         return Ok(());
@@ -407,7 +408,7 @@ pub(crate) fn readlink(room: &mut Inner, [dirfd, path, to, size]: [u64; 4]) -> V
     })
 }
 
-/// The kernel's text for the descriptor, as if the mount had opened it.
+/// The kernel's text for a descriptor, as if the mount had opened the file.
 fn read_own_link(file: &Descriptor, to: u64, size: u64) -> Answer {
     if size as i32 <= 0 {
         return Err(EINVAL);
@@ -415,7 +416,7 @@ fn read_own_link(file: &Descriptor, to: u64, size: u64) -> Answer {
     let fs = fs()?;
     let attr = fs.getattr(file.ino).map_err(errno)?;
     if attr.links == 0 {
-        // The kernel says so of what never had a name.
+        // The kernel gives this text for a file that never had a name.
         let by_number = || [&config::get().at, format!("/#{}", attr.ino).as_bytes()].concat();
         let path = gone::path(fs, &attr).unwrap_or_else(by_number);
         return tell_link(&[&path[..], b" (deleted)"].concat(), to, size);
@@ -425,7 +426,7 @@ fn read_own_link(file: &Descriptor, to: u64, size: u64) -> Answer {
     tell_link(&path, to, size)
 }
 
-/// A link that was opened itself.
+/// Reads a link that was itself opened.
 fn read_open_link(file: &Descriptor, to: u64, size: u64) -> Answer {
     let fs = fs()?;
     let target = fs.readlink(file.ino).map_err(|_| ENOENT)?;
@@ -459,7 +460,7 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
         });
     }
     if !effective {
-        // By the real user: the kernel knows how.
+        // The check is for the real user, which the kernel knows how to make.
         return Verdict::Pass;
     }
     let allow = |fs: &Fs, attr: &Attr| {

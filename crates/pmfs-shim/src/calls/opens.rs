@@ -34,24 +34,24 @@ use crate::thread::descriptor::{Descriptor, PATH_ONLY};
 const KEPT: i32 = !(O_CREAT | O_EXCL | O_TRUNC | O_CLOEXEC | libc::O_NOCTTY);
 /// O_LARGEFILE as the kernel shows it.
 const LARGE: i32 = 0o100_000;
-/// A flag of an open file, above those of open(2): this open has made the file.
+/// A flag of an open file above those of open(2): this open has created the file.
 pub(crate) const CREATED: u64 = 1 << 32;
 
 /// The result of an attempt.
 enum Tried {
     Opened(Answer),
-    /// The engine can't open it: a FIFO, a device, O_PATH.
+    /// The engine can't open it (a FIFO, a device, O_PATH): the mount must.
     Through(promote::Way),
-    /// The pool's table of open files is full: the mount has none.
+    /// The pool's table of open files is full; the mount has none.
     Full(promote::Way),
-    /// Somebody removed or made it in between.
+    /// Another process removed or created the name meanwhile.
     Again,
 }
 
 /// The meaning of the path's end for an open with these flags.
 #[inline(always)]
 fn at_end(flags: i32) -> AtEnd {
-    // Mostly there is none of them.
+    // Most opens have none of these flags.
     if flags & (O_CREAT | O_NOFOLLOW) == 0 {
         return AtEnd::Follow;
     }
@@ -71,7 +71,7 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, asked: i32, bits: u3
     loop {
         let lead = find(room, dirfd, path, at_end);
         if !matches!(lead, Ok(Lead::Pool(..))) {
-            // The kernel is to give the number.
+            // The kernel must choose the number.
             parked::flush_parked();
         }
         let (fs, place) = match lead {
@@ -122,8 +122,8 @@ pub(crate) fn open(room: &mut Inner, dirfd: u64, path: u64, asked: i32, bits: u3
     }
 }
 
-/// A directory of the kernel's: perhaps the list of this process's descriptors, some of
-/// which are not the program's.
+/// Opens a directory of the kernel. It may be the list of this process's descriptors, some of which
+/// are not the program's.
 fn list(room: &mut Inner, asked: [u64; 6]) -> Verdict {
     let len = room.paths[0].iter().position(|byte| *byte == 0);
     if !len.is_some_and(|len| numbered::is_list_itself(&room.paths[0][..len])) {
@@ -140,7 +140,7 @@ fn list(room: &mut Inner, asked: [u64; 6]) -> Verdict {
     Verdict::done(opened())
 }
 
-/// A directory for names to begin at: the kernel's descriptor, of which we know where it is.
+/// Opens a directory as a start for names: a descriptor of the kernel whose place is known here.
 fn path_only(ino: Ino, asked: [u64; 6]) -> Answer {
     // SAFETY: the program's own call.
     let opened = kernel_answer(unsafe { kernel::call(libc::SYS_openat, asked) })?;
@@ -150,12 +150,12 @@ fn path_only(ino: Ino, asked: [u64; 6]) -> Answer {
     Ok(opened)
 }
 
-/// Opens with O_PATH, where there is no mount: a descriptor like others, but with fewer uses.
+/// Opens with O_PATH, without a mount: a descriptor with fewer uses.
 fn place(fs: &'static Fs, attr: &Attr, flags: i32) -> Tried {
     if flags & O_DIRECTORY != 0 && !is_dir(attr) {
         return Tried::Opened(Err(ENOTDIR));
     }
-    // It keeps none of the other flags.
+    // O_PATH drops all other flags.
     let flags = flags & (O_PATH | O_CLOEXEC | O_DIRECTORY | O_NOFOLLOW);
     match finish(fs, attr, flags) {
         Err(libc::ESTALE) => Tried::Again,
@@ -167,7 +167,7 @@ fn place(fs: &'static Fs, attr: &Attr, flags: i32) -> Tried {
 fn refused(attr: Option<&Attr>) -> i32 {
     let kind = attr.map_or(0, |attr| attr.mode & mode::S_IFMT);
     match kind {
-        // The kernel says so of all of them.
+        // The kernel gives this error for all of them.
         mode::S_IFSOCK => libc::ENXIO,
         mode::S_IFIFO => mountless::refuse(Refused::Special, libc::EOPNOTSUPP),
         _ => mountless::refuse(Refused::Special, libc::ENXIO),
@@ -205,7 +205,7 @@ fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     if let Err(errno) = allow(fs, attr, flags) {
         return Tried::Opened(Err(errno));
     }
-    // Neither to be read nor to be written, but for requests to a device, as Linux has it.
+    // With this access mode Linux allows neither reads nor writes, only requests to a device.
     if flags & O_ACCMODE == O_ACCMODE {
         return match mountless::is() {
             true => Tried::Opened(Err(EINVAL)),
@@ -219,10 +219,10 @@ fn attempt(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     }
 }
 
-/// Checks that an existing file may be opened with O_CREAT, as far as the machine protects that.
+/// Checks that an existing file may be opened with O_CREAT, under the machine's protections.
 #[cold]
 fn allow_to_make(fs: &Fs, place: &Place<'_>, attr: &Attr) -> Result<(), i32> {
-    // A descriptor's name is in no such directory.
+    // A descriptor's name is in no protected directory.
     if is_dir(attr) || place.by_number || credentials::with(|me| me.uid == attr.uid) {
         return Ok(());
     }
@@ -234,7 +234,7 @@ fn allow_to_make(fs: &Fs, place: &Place<'_>, attr: &Attr) -> Result<(), i32> {
     credentials::with(|me| rights::allow_opening_to_make(&dir, attr, me, level))
 }
 
-/// Checks that an existing file may be opened so.
+/// Checks that an existing file may be opened with these flags.
 fn allow(fs: &Fs, attr: &Attr, flags: i32) -> Result<(), i32> {
     let access = flags & O_ACCMODE;
     if is_dir(attr) && (access != O_RDONLY || flags & (O_CREAT | O_TRUNC) != 0) {
@@ -291,7 +291,7 @@ fn create(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Tried {
     }
 }
 
-/// A file without a name.
+/// Creates a file without a name.
 fn unnamed(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Answer {
     let dir = place.found()?;
     if !is_dir(dir) {
@@ -307,12 +307,12 @@ fn unnamed(fs: &'static Fs, place: &Place<'_>, flags: i32, bits: u32) -> Answer 
     if opened.is_ok() {
         gone::note_unnamed(dir, &attr);
     }
-    // The open file holds it from now on.
+    // From now on the open file holds the inode.
     let _ = fs.release(attr.ino);
     opened
 }
 
-/// Takes the number that the file is to be open at, first: without one nothing is made or emptied.
+/// Takes the number for the open file, before anything is created or truncated.
 ///
 /// # Errors
 /// EMFILE.
@@ -320,17 +320,17 @@ fn number(flags: i32) -> Result<i32, i32> {
     descriptors::placeholder(0, flags & O_CLOEXEC == 0)
 }
 
-/// Gives a number back that stands for nothing.
+/// Gives back a number that has no meaning yet.
 fn give_back(number: i32, flags: i32) {
     parked::close(number as u64, Some(flags & O_CLOEXEC == 0));
 }
 
-/// A descriptor for an inode that may be opened.
+/// Makes a descriptor for an inode that may be opened.
 fn finish(fs: &'static Fs, attr: &Attr, flags: i32) -> Answer {
     finish_as(fs, attr, flags, 0, number(flags)?)
 }
 
-/// Does the same at that number, with more to be known of the open file.
+/// Makes a descriptor as [`finish`] does, at a given number and with more state of the open file.
 fn finish_as(fs: &'static Fs, attr: &Attr, flags: i32, more: u64, number: i32) -> Answer {
     let opened = open_found(fs, attr, flags, more);
     match opened {
@@ -357,7 +357,7 @@ fn finish_as(fs: &'static Fs, attr: &Attr, flags: i32, more: u64, number: i32) -
     }
 }
 
-/// Opens the file, and empties it if it is to be.
+/// Opens the file, and truncates it if asked.
 fn open_found(fs: &'static Fs, attr: &Attr, flags: i32, more: u64) -> Result<FileId, i32> {
     let kept = (flags & KEPT | LARGE) as u32;
     let file = fs.open_found(attr, u64::from(kept) | more).map_err(errno)?;
@@ -379,8 +379,8 @@ fn open_found(fs: &'static Fs, attr: &Attr, flags: i32, more: u64) -> Result<Fil
     })
 }
 
-/// The program's struct open_how, which later kernels may have made longer: then what
-/// is new has to be 0.
+/// Reads the program's struct open_how. Later kernels may have a longer one: its new fields must be
+/// 0.
 fn how(at: u64, bytes: u64) -> Result<[u64; 3], i32> {
     const BYTES: u64 = 24;
     const PAGE_BYTES: u64 = 4096;
@@ -400,7 +400,8 @@ fn how(at: u64, bytes: u64) -> Result<[u64; 3], i32> {
     Ok(how)
 }
 
-/// openat2(2): without ways to resolve it is openat; with them the kernel does it, at the mount.
+/// Serves openat2(2). Without ways to resolve it is openat; with them the kernel executes it, at
+/// the mount.
 pub(crate) fn openat2(room: &mut Inner, a: [u64; 6]) -> Verdict {
     match how(a[2], a[3]) {
         Err(errno) => Err(errno).into(),
@@ -408,7 +409,7 @@ pub(crate) fn openat2(room: &mut Inner, a: [u64; 6]) -> Verdict {
         Ok(_) if mountless::is() => match find(room, a[0], a[1], AtEnd::Follow) {
             Err(errno) => Err(errno).into(),
             Ok(Lead::Kernel) => Verdict::Pass,
-            // A kernel that does not have the call says so.
+            // A kernel without the call gives this error.
             Ok(_) => Err(mountless::refuse(Refused::Way, libc::ENOSYS)).into(),
         },
         Ok(_) => match descriptors::get(a[0]).filter(|dir| !dir.is_path_only()) {

@@ -1,6 +1,6 @@
-//! Calls that mean a file as such, of which the library knows nothing: the mount's descriptor
-//! of it takes the place of ours for the time of the call. Without a mount they are refused.
-//! A placeholder never reaches the kernel: the call would succeed, and mean nothing.
+//! Calls that mean a file as such, of whose content the library knows nothing. The mount's
+//! descriptor replaces the pool's for the time of the call. Without a mount they are refused: on a
+//! placeholder the call would succeed and mean nothing.
 
 use libc::{ENOSYS, EOPNOTSUPP};
 
@@ -14,23 +14,22 @@ use crate::own::mountless;
 use crate::program;
 use crate::thread::descriptor::Descriptor;
 
-/// Returns whether a call is one of these.
+/// Returns whether a call is promoted.
 #[inline(always)]
 pub(crate) fn is(number: i64) -> bool {
     PROMOTES[number as usize] != 0
 }
 
-/// The open file or directory of the pool that a number is, if the kernel has only a
-/// placeholder there.
+/// The open file or directory of the pool at a number, if the kernel has only a placeholder there.
 fn ours(number: u64) -> Option<Descriptor> {
     descriptors::get(number).filter(|file| !file.is_path_only())
 }
 
-/// Does the call with the mount's descriptors in place of ours.
+/// Executes the call with the mount's descriptors in place of the pool's.
 pub(crate) fn serve(number: i64, args: [u64; 6]) -> Verdict {
     let which = PROMOTES[number as usize];
-    // fsconfig(2) has a descriptor there with some commands alone: FSCONFIG_SET_PATH,
-    // _SET_PATH_EMPTY and _SET_FD.
+    // This argument of fsconfig(2) is a descriptor with FSCONFIG_SET_PATH, _SET_PATH_EMPTY and
+    // _SET_FD alone.
     let has = number != libc::SYS_fsconfig || (3..=5).contains(&args[1]);
     let which: Vec<usize> = (0..args.len())
         .filter(|at| which >> at & 1 == 1 && has && ours(args[*at]).is_some())
@@ -41,7 +40,7 @@ pub(crate) fn serve(number: i64, args: [u64; 6]) -> Verdict {
     if mountless::is() {
         let attributes = [numbers::SYS_file_getattr, numbers::SYS_file_setattr];
         let handles = [libc::SYS_name_to_handle_at, libc::SYS_open_by_handle_at];
-        // A file system that does not have them says so.
+        // A file system without these calls gives this error.
         let known = attributes.iter().chain(&handles).any(|it| *it == number);
         return Err(if known { EOPNOTSUPP } else { ENOSYS }).into();
     }
@@ -74,7 +73,7 @@ fn with_mounts(
     answer
 }
 
-/// Requests to devices that carry a file: `losetup` of one of the pool.
+/// Requests to devices that carry a file, such as `losetup` of a file of the pool.
 pub(crate) fn ioctl(args: [u64; 6]) -> Option<Verdict> {
     const LOOP_SET_FD: u64 = 0x4c00;
     const LOOP_CHANGE_FD: u64 = 0x4c06;
@@ -115,7 +114,7 @@ pub(crate) fn ioctl(args: [u64; 6]) -> Option<Verdict> {
     Some(request().into())
 }
 
-/// landlock_add_rule(2): a directory of the pool below which something is to be allowed.
+/// Serves landlock_add_rule(2) for a directory of the pool.
 pub(crate) fn landlock_rule(args: [u64; 6]) -> Verdict {
     const PATH_BENEATH: u64 = 1;
     /// struct landlock_path_beneath_attr, packed: u64 of rights, then the descriptor.
@@ -145,8 +144,8 @@ pub(crate) fn landlock_rule(args: [u64; 6]) -> Verdict {
     add().into()
 }
 
-/// kcmp(2): whether two descriptors are one open file the kernel does not know of ours;
-/// without an answer programs do without.
+/// Serves kcmp(2). The kernel does not know which of the pool's descriptors are one open file, so
+/// the call fails, and programs manage without it.
 pub(crate) fn compare(args: [u64; 6]) -> Verdict {
     const FILE: u64 = 0;
     const EPOLL_TARGET: u64 = 7;

@@ -1,5 +1,5 @@
-//! bind(2) and connect(2): without a mount a socket can't have a name in the pool, and
-//! the kernel would make it elsewhere.
+//! bind(2) and connect(2). Without a mount a socket can't have a name in the pool, and the kernel
+//! would create it elsewhere.
 
 use libc::{AF_UNIX, EOPNOTSUPP};
 
@@ -12,7 +12,7 @@ use crate::thread::Inner;
 
 /// Bytes of an address before its path.
 const HEAD: usize = 2;
-/// Bytes of the longest one.
+/// Bytes of the longest address.
 const ADDRESS_MAX: usize = size_of::<libc::sockaddr_un>();
 
 /// `[socket, address, bytes]`.

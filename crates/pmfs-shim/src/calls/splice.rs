@@ -1,6 +1,6 @@
-//! splice(2) between a pipe and a file of ours. The pipe's side is the kernel's, from
-//! or to a memory file: so waits, flags, and what a pipe has room for are as ever. A
-//! memory file serves one call alone, for its pages may stay in the pipe.
+//! splice(2) between a pipe and a file of the pool. The kernel serves the pipe's side, from or to a
+//! memory file, so that waits, flags and the room in the pipe are as usual. A memory file serves
+//! one call alone, because its pages may stay in the pipe.
 
 use libc::{
     EBADF, EINVAL, ESPIPE, F_GETPIPE_SZ, MFD_CLOEXEC, O_APPEND, S_IFIFO, S_IFREG, SYS_splice,
@@ -19,7 +19,7 @@ use crate::program::{self, IO_MAX};
 use crate::thread::descriptor::Descriptor;
 use crate::thread::gate;
 
-/// Bits of flags that there are.
+/// The bits of flags that exist.
 const KNOWN: u64 = 15;
 const PAGE: u64 = 4096;
 
@@ -55,7 +55,7 @@ fn allow(
     if (pipes[0] && args[1] != 0) || (pipes[1] && args[3] != 0) {
         return Err(ESPIPE);
     }
-    // The target's first.
+    // The target's offset is checked first.
     let at_target = offset_at(args[3])?;
     let places = [offset_at(args[1])?, at_target];
     if !source.reads() || !target.writes() {
@@ -84,7 +84,7 @@ impl Between {
         made.map(Between).map_err(|_| libc::ENOMEM)
     }
 
-    /// Moves between it, from `at` on, and a pipe.
+    /// Moves bytes between the memory file, from `at` on, and a pipe.
     fn splice(&self, at: u64, pipe: u64, (bytes, flags): (u64, u64), reads: bool) -> Answer {
         let place = [at];
         let pointer = place.as_ptr().expose_provenance() as u64;
@@ -92,14 +92,14 @@ impl Between {
             true => [pipe, 0, self.0, pointer, bytes, flags],
             false => [self.0, pointer, pipe, 0, bytes, flags],
         };
-        // It may wait for who has the pipe's other end.
+        // The call may wait for the other end of the pipe.
         // SAFETY: the kernel reads the offset, and moves it.
         let answer = gate::away(|| unsafe { kernel::call(SYS_splice, args) });
         std::hint::black_box(place);
         kernel_answer(answer)
     }
 
-    /// Reads or writes all of a buffer at a place.
+    /// Reads or writes a whole buffer at an offset.
     fn move_all(&self, number: i64, (buffer, bytes): (u64, u64), at: u64) -> Result<(), i32> {
         let mut done = 0;
         while done < bytes {
@@ -127,7 +127,8 @@ fn capacity(pipe: u64) -> u64 {
     u64::try_from(bytes).map_or(PAGE, |bytes| bytes.clamp(PAGE, IO_MAX))
 }
 
-/// The kernel sees no file of the pool, and its offset is moved here.
+/// Moves bytes from a file of the pool to a pipe. The kernel sees no file of the pool, so its
+/// offset is moved here.
 fn out(from: &Descriptor, given: Option<u64>, args: [u64; 6]) -> Answer {
     let fs = for_reading(from)?;
     let pipe = args[2];
@@ -150,7 +151,7 @@ fn out(from: &Descriptor, given: Option<u64>, args: [u64; 6]) -> Answer {
         }
     };
     let read = read.map_err(errno)? as u64;
-    // An odd beginning takes a page more of the pipe, as in a file of the kernel's.
+    // An unaligned start takes one more page of the pipe, as in a file of the kernel.
     let at = start % PAGE;
     let data = buffer.as_mut_ptr().expose_provenance() as u64;
     let sent = between
@@ -163,8 +164,8 @@ fn out(from: &Descriptor, given: Option<u64>, args: [u64; 6]) -> Answer {
     sent
 }
 
-/// Takes from a pipe what there is, once. Bytes taken can't be given back: so known obstacles are
-/// looked for before.
+/// Takes the bytes that a pipe has, once. They can't be put back, so known obstacles are checked
+/// before.
 fn into(to: &Descriptor, given: Option<u64>, args: [u64; 6]) -> Answer {
     let fs = for_storing(to)?;
     let place = || match given {
@@ -191,7 +192,7 @@ fn into(to: &Descriptor, given: Option<u64>, args: [u64; 6]) -> Answer {
     wrote
 }
 
-/// All of it, or an error.
+/// Stores all of the data, or returns an error.
 fn store(fs: &Fs, to: &Descriptor, given: Option<u64>, data: &[u8]) -> Answer {
     let mut done = 0;
     while done < data.len() {

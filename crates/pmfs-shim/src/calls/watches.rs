@@ -1,5 +1,5 @@
-//! inotify(7) and fanotify(7): what is done in the process the kernel does not see, so what is to
-//! be told of it is refused (docs/adr/0053-observers.md).
+//! inotify(7) and fanotify(7). The kernel does not see changes made in the process, so a request to
+//! report them is refused (docs/adr/0053-observers.md).
 
 use libc::{AT_FDCWD, EOPNOTSUPP};
 

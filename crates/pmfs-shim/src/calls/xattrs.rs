@@ -18,10 +18,10 @@ use crate::program::credentials::{self, READ, WRITE, capability};
 use crate::thread::Inner;
 use crate::thread::descriptor::Descriptor;
 
-/// A structure that is longer is no structure.
+/// The greatest length of the structure.
 const PAGE_BYTES: u64 = 4096;
 
-/// Longest value.
+/// The greatest length of a value.
 const VALUE_MAX: u64 = 65_536;
 
 fn here(path: u64) -> (u64, u64) {
@@ -62,7 +62,7 @@ fn take(fs: &Fs, attr: &Attr, [name, value, size]: [u64; 3]) -> Answer {
     give(&bytes, value, size)
 }
 
-/// Bytes for a buffer whose size may be 0: then only their number is wanted.
+/// Copies bytes to a buffer. A size of 0 asks for their number alone.
 fn give(bytes: &[u8], to: u64, size: u64) -> Answer {
     if size != 0 {
         if (bytes.len() as u64) > size {
@@ -91,7 +91,7 @@ fn drop_one(fs: &Fs, attr: &Attr, name: u64) -> Answer {
     done(fs.removexattr(attr.ino, &name))
 }
 
-/// Does something with an open file's attributes.
+/// Applies `body` to an open file's attributes.
 fn of(file: &Descriptor, body: impl FnOnce(&Fs, &Attr) -> Answer) -> Answer {
     let fs = fs()?;
     body(fs, &fs.getattr(file.ino).map_err(errno)?)
@@ -113,7 +113,7 @@ pub(crate) fn fremove(file: &Descriptor, a: [u64; 6]) -> Answer {
     of(file, |fs, attr| drop_one(fs, attr, a[1]))
 }
 
-/// The inode of a call of the `at` kind: that of a descriptor of ours, or the one at its path.
+/// The inode of a call of the `at` kind: that of a descriptor of the pool, or the one at the path.
 fn at(
     room: &mut Inner,
     [dirfd, path, flags]: [u64; 3],
@@ -190,7 +190,7 @@ pub(crate) fn remove_at(room: &mut Inner, [dirfd, path, flags, name, ..]: [u64; 
     })
 }
 
-/// The two forms of a call: following a link at the end, or not.
+/// The form of a call that follows a link at the end, or the form that does not.
 fn form(follow: bool, follows: i64, stays: i64) -> i64 {
     if follow { follows } else { stays }
 }

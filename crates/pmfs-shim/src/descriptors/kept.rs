@@ -1,5 +1,5 @@
-//! Descriptors of this library's own that are made at the first need and stay, at the
-//! top of the limit.
+//! Descriptors of this library that are created at their first use and kept, at the top of the
+//! limit.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -9,14 +9,14 @@ use crate::descriptors::table;
 use crate::own::kernel;
 use crate::thread::guest;
 
-/// Is made when it is first asked for.
+/// A descriptor that is created at its first use.
 pub(crate) struct Kept(AtomicI32);
 
 /// The pool's file, for mappings.
 pub(crate) static POOL: Kept = Kept::none_yet();
-/// An empty file that stays so, for mappings of nothing.
+/// An empty file, which is mapped where there is nothing.
 pub(crate) static EMPTY: Kept = Kept::none_yet();
-/// /dev/null, for completions of what was done here.
+/// /dev/null, for completions of requests that were done here.
 pub(crate) static NULL: Kept = Kept::none_yet();
 
 impl Kept {
@@ -24,13 +24,13 @@ impl Kept {
         Kept(AtomicI32::new(-1))
     }
 
-    /// Its number, if it was made.
+    /// The descriptor's number, if it exists.
     pub fn known(&self) -> Option<i32> {
         let known = self.0.load(Ordering::Acquire);
         (known >= 0).then_some(known)
     }
 
-    /// Uses it; where no number is left, it is made for this use alone.
+    /// Calls `body` with the descriptor. If no number is free, it is created for this use alone.
     ///
     /// # Errors
     /// Those of both; EMFILE.
@@ -51,8 +51,8 @@ impl Kept {
         }
     }
 
-    /// A guest makes its own each time, and has it closed with all that it has: its
-    /// numbers mean nothing in the parent.
+    /// Returns the number of the descriptor. A guest creates its own each time, which is closed
+    /// with the guest's table: its numbers mean nothing in the parent.
     ///
     /// # Errors
     /// Those of `open`; EMFILE.
@@ -84,7 +84,7 @@ impl Kept {
     }
 }
 
-/// Returns whether a number is that of one of these.
+/// Returns whether a number is one of the kept descriptors.
 pub(crate) fn has(number: u32) -> bool {
     [&POOL, &EMPTY, &NULL]
         .iter()

@@ -1,17 +1,17 @@
-//! A placeholder whose file the program has closed, kept for the file that it opens next.
+//! A placeholder whose file the program has closed, kept for the next file that it opens.
 //!
-//! Two system calls, one that makes a placeholder and one that closes it, are most of
-//! what it takes to open and close a file here. So the last one is not closed but
-//! *parked*: for the program its number is free, and the next file that it opens gets it.
+//! Two system calls, to create and to close a placeholder, are most of the cost of opening and
+//! closing a file here. So the last placeholder is not closed but *parked*: its number is free for
+//! the program, and the next file that it opens gets it.
 //!
-//! POSIX promises the lowest free number. So this is done only while all numbers below are known to
-//! be in use: they were when the kernel gave the number as the lowest, and since then there was no
-//! call that may have freed one. A call that may free or take numbers past this library, or look at
-//! any of them, comes here first ([`before`]; `class.rs` says which calls do), and ends it.
+//! POSIX promises the lowest free number. So a placeholder is parked only while all numbers below
+//! it are known to be in use: they were when the kernel gave the number as the lowest, and no later
+//! call may have freed one. A call that may free, take or examine numbers without this library
+//! comes here first ([`before`]; `class.rs` says which calls do), and ends the parking.
 //!
-//! Only in a process with one thread: between two of them nobody could say what came
-//! first. And not in a child that shares its parent's memory, and these words, but has
-//! descriptors of its own: nothing is parked when it begins, and it knows of no number.
+//! This happens only in a process with one thread, because the order of two threads' calls is
+//! unknown. A guest, which shares these words but has descriptors of its own, parks nothing: the
+//! parent parks nothing when it begins, and no number is known in it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -20,15 +20,15 @@ use crate::descriptors::table;
 use crate::own::kernel;
 use crate::thread::guest;
 
-/// Not 0 if numbers are known, so that calls that may change them have to be checked.
+/// Not 0 while numbers are known: calls that may change them must then be checked.
 pub(crate) static WATCHING: AtomicU32 = AtomicU32::new(0);
-/// All numbers below are in use; 0: nobody knows.
+/// All numbers below this one are in use; 0: unknown.
 static USED_BELOW: AtomicU32 = AtomicU32::new(0);
-/// The placeholder that is parked, or [`NONE`]. All numbers below it are in use.
+/// The parked placeholder, or [`NONE`]. All numbers below it are in use.
 static PARKED: AtomicU32 = AtomicU32::new(NONE);
-/// True if it would stay open when the process becomes another program.
+/// Whether the parked placeholder stays open over exec.
 static ON_EXEC: AtomicBool = AtomicBool::new(false);
-/// There is, or was, a second thread.
+/// Set once there has been a second thread.
 static OFF: AtomicBool = AtomicBool::new(false);
 
 const NONE: u32 = u32::MAX;
@@ -38,14 +38,14 @@ fn know(used_below: u32) {
     WATCHING.store(u32::from(used_below != 0), Ordering::Relaxed);
 }
 
-/// The kernel has given this number, the lowest that was free, to a placeholder.
+/// Notes that the kernel has given this number, the lowest free one, to a placeholder.
 pub(crate) fn made(number: i32) {
     if !OFF.load(Ordering::Relaxed) && !guest::has_own_table() {
         know(number as u32 + 1);
     }
 }
 
-/// The lowest free number, if a placeholder has it already.
+/// Takes the parked placeholder, which has the lowest free number, if there is one.
 pub(crate) fn take(on_exec: bool) -> Option<i32> {
     let number = PARKED.swap(NONE, Ordering::Relaxed);
     if number == NONE {
@@ -60,11 +60,11 @@ pub(crate) fn take(on_exec: bool) -> Option<i32> {
     Some(number as i32)
 }
 
-/// The program has closed this number, which is out of the table: the placeholder is parked, or
-/// closed. `on_exec`: whether the number would outlive exec, if that is known.
+/// Parks or closes a placeholder that the program has closed and that is out of the table.
+/// `on_exec`: whether the number would outlive exec, if known.
 pub(crate) fn close(number: u64, on_exec: Option<bool>) {
     let number = number as u32;
-    // 0 stands for nothing known.
+    // 0 stands for an unknown number.
     let known = number > 0 && number < USED_BELOW.load(Ordering::Relaxed);
     if !known {
         if number == 0 {
@@ -73,7 +73,7 @@ pub(crate) fn close(number: u64, on_exec: Option<bool>) {
         close_in_kernel(number);
         return;
     }
-    // It is below what may be parked, which is not the lowest any more.
+    // The number is below the parked one, which is no longer the lowest.
     flush_parked();
     match on_exec {
         Some(on_exec) => {
@@ -90,7 +90,7 @@ fn close_in_kernel(number: u32) {
     kernel::plain(libc::SYS_close, &[number.into()]);
 }
 
-/// Ends it: what is parked is closed, and nothing is known of the numbers.
+/// Ends the parking: closes the parked placeholder and forgets all numbers.
 pub(crate) fn flush_parked() {
     if WATCHING.load(Ordering::Relaxed) == 0 {
         return;
@@ -103,13 +103,13 @@ pub(crate) fn flush_parked() {
     know(0);
 }
 
-/// Before a call of the program's is looked at.
+/// Checks a call of the program before it is served.
 #[inline]
 pub(crate) fn before(number: i64, args: &[u64; 6]) {
     if WATCHING.load(Ordering::Relaxed) == 0 {
         return;
     }
-    // For the program what is parked is not open, and the kernel is to say so.
+    // The parked number is closed for the program, and the kernel must say so.
     let parked = PARKED.load(Ordering::Relaxed);
     let is_parked = |argument: &u64| *argument as u32 == parked;
     let ends = match class::CLASS[number as usize] {
@@ -123,7 +123,7 @@ pub(crate) fn before(number: i64, args: &[u64; 6]) {
     }
 }
 
-/// Returns whether a call may free numbers, take them, or read any, past this library.
+/// Returns whether a call may free, take or read numbers without this library.
 fn may_change_numbers(number: i64, args: &[u64; 6]) -> bool {
     let by_descriptor = class::is_by_descriptor(number) || number == libc::SYS_ioctl;
     let is_ours = by_descriptor && table::is_placeholder(args[0]);
@@ -132,14 +132,14 @@ fn may_change_numbers(number: i64, args: &[u64; 6]) -> bool {
     !is_ours && !frees_none_below
 }
 
-/// A name of the kernel's for a descriptor.
+/// Ends the parking of a number that the program names by a path.
 pub(crate) fn is_named(number: u64) {
     if PARKED.load(Ordering::Relaxed) == number as u32 {
         flush_parked();
     }
 }
 
-/// Others will have these descriptors too: a second thread.
+/// Ends the parking for good, because a second thread will share the descriptors.
 pub(crate) fn end_for_good() {
     flush_parked();
     OFF.store(true, Ordering::Relaxed);

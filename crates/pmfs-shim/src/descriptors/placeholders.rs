@@ -1,4 +1,4 @@
-//! Making placeholders.
+//! The creation of placeholders.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -7,15 +7,15 @@ use crate::descriptors::table::{COUNT, choose_floor, number};
 use crate::own::kernel;
 use crate::thread::guest;
 
-/// The description of which placeholders are duplicates.
+/// The description that placeholders are duplicates of.
 static ANCHOR: AtomicI32 = AtomicI32::new(-1);
 
-/// Returns whether a number is that description's own.
+/// Returns whether a number is the anchor's own.
 pub(super) fn is_anchor(number: u32) -> bool {
     ANCHOR.load(Ordering::Acquire) == number as i32
 }
 
-/// A new placeholder, with the lowest number from `from` on.
+/// Creates a placeholder with the lowest free number from `from` on.
 ///
 /// # Errors
 /// EMFILE, from `fcntl(2)`.
@@ -35,7 +35,7 @@ pub(crate) fn placeholder(from: u64, on_exec: bool) -> Result<i32, i32> {
     let copy = |anchor| kernel::plain(libc::SYS_fcntl, &[anchor as u64, command as u64, from]);
     let mut answer = copy(anchor);
     if answer == -i64::from(libc::EBADF) && guest::has_own_table() {
-        // The parent's other threads have made theirs since.
+        // The parent's other threads have created theirs since.
         anchor = make_anchor()?;
         answer = copy(anchor);
     }
@@ -53,7 +53,7 @@ pub(crate) fn placeholder(from: u64, on_exec: bool) -> Result<i32, i32> {
     Ok(made)
 }
 
-/// A guest that is the first to need one makes it for this time alone: its number means
+/// Returns the anchor. A guest that needs it first creates it for this time alone: its number means
 /// nothing in the parent.
 fn anchor() -> Result<i32, i32> {
     let known = ANCHOR.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! The attachment: made at the first call that needs it, and anew after a fork.
+//! The attachment to the pool, made at the first call that needs it, and again after a fork.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::own::mountless;
 use crate::thread::guest;
 
 static FS: AtomicPtr<Fs> = AtomicPtr::new(null_mut());
-/// The errno with which attaching failed, or 0: after a failure all calls are the mount's.
+/// The errno with which attaching failed, or 0. After a failure all calls go to the mount.
 static REFUSED: AtomicI32 = AtomicI32::new(0);
 static ATTACHING: Mutex<()> = Mutex::new(());
 
-/// The pool; `None` if it can't be had in this process.
+/// The pool; `None` if this process can't attach.
 #[inline]
 pub(crate) fn get() -> Option<&'static Fs> {
     let there = FS.load(Ordering::Acquire);
@@ -28,20 +28,20 @@ pub(crate) fn get() -> Option<&'static Fs> {
     unsafe { there.as_ref() }.or_else(attach)
 }
 
-/// Looks at names that the mount answers before this process attaches, which takes two to five
-/// times as long as such an answer: many programs look once and end (`stat`, `test -e`).
+/// Lookups of names that the mount serves before this process attaches. Attaching takes two to five
+/// times as long as such a lookup, and many programs look once and end (`stat`, `test -e`).
 const PEEKS_PASSED: u32 = 1;
 static PEEKS: AtomicU32 = AtomicU32::new(0);
 
-/// Returns whether a call that merely looks at a name is one of these. If the mount says ESTALE,
-/// the next try is not.
+/// Returns whether the mount serves this lookup. If the mount answers ESTALE, the next try is
+/// served here.
 #[inline]
 pub(crate) fn is_spared() -> bool {
     let may_be = attached().is_none() && PEEKS.load(Ordering::Relaxed) < PEEKS_PASSED;
     may_be && PEEKS.fetch_add(1, Ordering::Relaxed) < PEEKS_PASSED
 }
 
-/// The errno for which the pool can't be had.
+/// The errno with which attaching failed.
 pub(crate) fn refusal() -> i32 {
     match REFUSED.load(Ordering::Relaxed) {
         0 => libc::EIO,
@@ -49,7 +49,7 @@ pub(crate) fn refusal() -> i32 {
     }
 }
 
-/// The pool, if this process has it already.
+/// The pool, if this process is attached.
 pub(crate) fn attached() -> Option<&'static Fs> {
     // SAFETY: as in `get`.
     unsafe { FS.load(Ordering::Acquire).as_ref() }
@@ -61,7 +61,7 @@ fn attach() -> Option<&'static Fs> {
         return None;
     }
     if guest::has_own_table() {
-        // Its descriptors are not the parent's (`vfork.rs`).
+        // The guest's descriptors are not the parent's (`vfork.rs`).
         return None;
     }
     let _guard = ATTACHING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +85,7 @@ fn attach() -> Option<&'static Fs> {
     }
 }
 
-/// This process has the pool.
+/// Keeps the attachment of this process.
 pub(crate) fn put(fs: Fs) -> &'static Fs {
     let fs: &'static Fs = Box::leak(Box::new(fs));
     FS.store(std::ptr::from_ref(fs).cast_mut(), Ordering::Release);
@@ -95,7 +95,7 @@ pub(crate) fn put(fs: Fs) -> &'static Fs {
     fs
 }
 
-/// In a forked child that was not prepared: what the parent attached is nobody's here.
+/// Forgets the parent's attachment, in a forked child that was not prepared.
 pub(crate) fn forget() {
     FS.store(null_mut(), Ordering::Release);
 }
@@ -108,7 +108,7 @@ pub(crate) fn leave() {
     }
 }
 
-/// The pool: whoever has a descriptor of it has it attached.
+/// The pool. A process with a descriptor of the pool is attached.
 pub(crate) fn fs() -> Result<&'static Fs, i32> {
     get().ok_or(libc::EIO)
 }

@@ -1,9 +1,9 @@
-//! Descriptors of the mount, for what can't be served in the process: mappings, programs
-//! that are not intercepted, FIFOs and devices, the kernel's own working directory.
+//! Descriptors of the mount, for uses that the process can't serve: mappings, programs without this
+//! library, FIFOs and devices, the kernel's own working directory.
 //!
-//! A directory is found again by its names, up to the root. Anything else may have lost
-//! its name: the mount answers to one made of its inode number ([`pmfs::INODE_NAME`]),
-//! for those who may read the pool anyway.
+//! A directory is found again by its names, up to the root. Any other file may have lost its name:
+//! the mount also knows it by a name made of its inode number ([`pmfs::INODE_NAME`]), for users who
+//! may read the pool anyway.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -25,7 +25,7 @@ use crate::thread::PATH_MAX;
 use crate::thread::descriptor::Descriptor;
 use crate::thread::guest;
 
-/// Something in the pool that the kernel is to open.
+/// An inode of the pool that the kernel is to open.
 pub(crate) struct Way {
     ino: Ino,
     is_dir: bool,
@@ -39,7 +39,7 @@ impl Way {
         }
     }
 
-    /// To what a path has led to: nothing there is the directory itself.
+    /// The way to the end of a path; without an inode there, to the directory itself.
     pub fn of(dir: Ino, attr: Option<&Attr>) -> Way {
         Way {
             ino: attr.map_or(dir, |attr| attr.ino),
@@ -48,7 +48,7 @@ impl Way {
     }
 }
 
-/// Opens it there.
+/// Opens the inode at the mount.
 pub(crate) fn open_way(way: &Way, flags: i32, bits: u32) -> Answer {
     if mountless::is() {
         return Err(libc::EOPNOTSUPP);
@@ -58,7 +58,7 @@ pub(crate) fn open_way(way: &Way, flags: i32, bits: u32) -> Answer {
     } else {
         by_number(way.ino)
     };
-    // A link is meant itself: it was followed before, if it was to be.
+    // The link itself is meant: it was followed before, where that was asked.
     let flags = flags & !(O_CREAT | O_EXCL) | O_NOFOLLOW;
     let open = || opened(&path, flags, bits);
     match open() {
@@ -67,11 +67,12 @@ pub(crate) fn open_way(way: &Way, flags: i32, bits: u32) -> Answer {
     }
 }
 
-/// By the kernel, also along a path that is too long for it.
+/// Opens a path by the kernel, even one that is too long for it.
 pub(crate) fn opened(path: &[u8], flags: i32, bits: u32) -> Answer {
     let root = root();
     if root >= 0 {
-        // Where the process has another root or other mounts, the mount is reached from here alone.
+        // If the process has another root or other mounts, the mount is reached from this directory
+        // alone.
         let below = [b".", &path[config::get().at.len()..]].concat();
         let answer = opened_from(root as u64, &below, flags, bits);
         if answer != Err(libc::EBADF) {
@@ -112,17 +113,17 @@ fn opened_from(dir: u64, path: &[u8], flags: i32, bits: u32) -> Answer {
     answer
 }
 
-/// Tries again as the user that this program may become again, and whom the mount lets
-/// open anything.
+/// Tries again as the saved user, to whom the program may return and whom the mount lets open
+/// anything.
 fn as_who_may<T>(open: impl Fn() -> T) -> T {
     credentials::as_user(0, open)
 }
 
-/// The mount's root directory, as it was reached before the program's root or mounts
-/// changed; -1: they have not.
+/// The mount's root directory, opened before the program's root or mounts changed; -1: they have
+/// not changed.
 static ROOT: AtomicI32 = AtomicI32::new(-1);
 
-/// A guest may have kept one of its own.
+/// The kept root directory, which may be a guest's.
 fn root() -> i32 {
     let guests = guest::own().map_or(-1, |own| own.root);
     if guests >= 0 {
@@ -132,7 +133,7 @@ fn root() -> i32 {
     }
 }
 
-/// A guest has kept it, and forked.
+/// Takes over the directory that a guest has kept before it forked.
 pub(crate) fn take_root(root: i32) {
     if root >= 0 {
         ROOT.store(root, Ordering::Relaxed);
@@ -143,7 +144,7 @@ pub(crate) fn is_root(number: u32) -> bool {
     root() == number as i32
 }
 
-/// They are about to change.
+/// Keeps the mount's root directory, before the program's root or mounts change.
 pub(crate) fn keep_root() {
     if root() >= 0 || mountless::is() {
         return;
@@ -167,8 +168,8 @@ pub(crate) fn keep_root() {
     }
 }
 
-/// The mount's descriptor for an open file, closed on exec; its offset is not shared. The caller
-/// lends the spare numbers.
+/// Opens the mount's descriptor of an open file, closed on exec, with an offset of its own. The
+/// caller lends the spare numbers.
 pub(crate) fn open(file: &Descriptor) -> Result<i32, i32> {
     let way = Way {
         ino: file.ino,
@@ -178,8 +179,8 @@ pub(crate) fn open(file: &Descriptor) -> Result<i32, i32> {
     spare::retry(|| open_way(&way, flags, 0)).map(|number| number as i32)
 }
 
-/// Opens ([`open`]) a descriptor for others to have in place of ours. It stands for the open file,
-/// and shares its offset and flags from there on.
+/// Opens ([`open`]) a descriptor that replaces ours for other programs. It stands for the open
+/// file, and shares its offset and flags from then on.
 pub(crate) fn stand_in(fs: &Fs, file: &Descriptor) -> Result<i32, i32> {
     let through = open(file)?;
     let Ok(now) = fs.file(file.file) else {
@@ -213,11 +214,11 @@ pub(crate) fn stand_in(fs: &Fs, file: &Descriptor) -> Result<i32, i32> {
     Ok(through)
 }
 
-/// A path at which the mount has an open file, with a NUL: a directory's own, a file's
-/// by its number, for it may have lost its name.
+/// The mount's path of an open file, with NUL: a directory's own path, or a file's path by its
+/// number, because it may have lost its name.
 ///
 /// # Errors
-/// ENOENT: a directory that was removed.
+/// ENOENT: the directory was removed.
 pub(crate) fn path(file: &Descriptor) -> Result<Vec<u8>, i32> {
     if file.is_dir {
         return directory(file.ino);
@@ -225,8 +226,8 @@ pub(crate) fn path(file: &Descriptor) -> Result<Vec<u8>, i32> {
     Ok(by_number(file.ino))
 }
 
-/// Checks that the kernel lets a file be opened for writing: it refuses a program that is running.
-/// Only an executable file is asked about.
+/// Checks that the kernel lets a file be opened for writing, which it refuses for a running
+/// program. Only executable files are checked.
 ///
 /// # Errors
 /// ETXTBSY.
@@ -252,7 +253,7 @@ pub(crate) fn allow_writing(attr: &Attr) -> Result<(), i32> {
     }
 }
 
-/// The mount's path of an inode by its number, with a NUL.
+/// The mount's path of an inode by its number, with NUL.
 pub(crate) fn by_number(ino: Ino) -> Vec<u8> {
     let at = &config::get().at;
     [
@@ -265,10 +266,10 @@ pub(crate) fn by_number(ino: Ino) -> Vec<u8> {
     .concat()
 }
 
-/// The mount's path of a directory, with a NUL.
+/// The mount's path of a directory, with NUL.
 ///
 /// # Errors
-/// ENOENT: it was removed.
+/// ENOENT: the directory was removed.
 pub(crate) fn directory(ino: Ino) -> Result<Vec<u8>, i32> {
     let fs = pool::get().ok_or(libc::EIO)?;
     let mut names: Vec<Vec<u8>> = Vec::new();
@@ -300,7 +301,7 @@ fn name_in(fs: &Fs, dir: Ino, child: Ino) -> Result<Vec<u8>, i32> {
     found.ok_or(libc::ENOENT)
 }
 
-/// The mount's descriptors in place of ours: of all these.
+/// Replaces all of these descriptors by the mount's.
 pub(crate) fn all(open: &[(i32, Descriptor)]) {
     let Some(fs) = pool::attached() else {
         return;

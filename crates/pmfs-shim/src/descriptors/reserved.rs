@@ -1,4 +1,4 @@
-//! The numbers that are this library's own, and so not open for the program.
+//! The numbers of this library's own descriptors, which the program sees as closed.
 
 use std::sync::atomic::Ordering;
 
@@ -11,12 +11,13 @@ use crate::descriptors::table::{FILES, FLOOR_BEFORE, floor, is_kept, range_from}
 use crate::own::config;
 use crate::own::kernel;
 
-/// Returns whether a number is this library's own: for the program it is not open.
+/// Returns whether a number is this library's own.
 pub(crate) fn is_own(number: u64) -> bool {
     is_kept(number) && is_own_among_kept(number)
 }
 
-/// The program may have come as far up itself: what the kernel has there tells.
+/// Returns whether a number in the kept range is this library's own. The program may use the range
+/// too, so the file at the number decides.
 #[cold]
 fn is_own_among_kept(number: u64) -> bool {
     let number = number as u32;
@@ -38,8 +39,8 @@ fn is_own_among_kept(number: u64) -> bool {
     here.is_some() && here == kernel::file_at(number)
 }
 
-/// Numbers that this library's own may have, in order.
+/// The numbers that this library's own descriptors may have, in order.
 pub(crate) fn numbers() -> impl Iterator<Item = u32> {
-    // A limit that was lowered: the later ones are the lower.
+    // After the limit was lowered, the later ones are the lower.
     range_from(floor()).chain(range_from(FLOOR_BEFORE.load(Ordering::Acquire)))
 }

@@ -1,9 +1,9 @@
-//! Numbers of descriptors that are kept for calls which need none on Linux, and need one here.
+//! Numbers of descriptors kept for calls that need none on Linux, and need one here.
 //!
-//! A program may take every number that its limit allows, and then fork, become another program or
-//! map a file. So two duplicates of a descriptor of the pool are kept at the top of the limit, from
-//! the attachment on. A call that finds no number free gives them up ([`retry`]), and takes them
-//! again when what it opened is closed ([`lend`]).
+//! A program may take every number that its limit allows, and then fork, exec or map a file. So two
+//! duplicates of a descriptor of the pool are kept at the top of the limit from the attachment on.
+//! A call that finds no number free gives them up ([`retry`]); they are taken again when its
+//! descriptors are closed ([`lend`]).
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
@@ -14,22 +14,22 @@ use crate::descriptors::table::{self, OWN, choose_floor};
 use crate::own::kernel;
 use crate::thread::guest;
 
-/// The most that one call needs at once: a copy of a program, and the locks of its place.
+/// The most numbers that one call needs: for a copy of a program, and for the locks of its place.
 const COUNT: usize = 2;
-/// The smallest limit of which some are taken from the program.
+/// The smallest limit with spares.
 const LIMIT_MIN: i32 = 32;
 const NONE: i32 = -1;
 
 /// The spares' numbers.
 static NUMBERS: [AtomicI32; COUNT] = [const { AtomicI32::new(NONE) }; COUNT];
-/// The descriptor that they are duplicates of.
+/// The descriptor whose duplicates they are.
 static SOURCE: AtomicI32 = AtomicI32::new(NONE);
-/// Says that some were given up, and are not there again.
+/// Set while some spares are given up.
 static MISSING: AtomicBool = AtomicBool::new(false);
-/// Device and inode of the pool's file, by which a number is known to be a spare still.
+/// Device and inode of the pool's file, by which a number is recognized as a spare.
 static POOL: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// The time in which the spares may be given up: they are taken again when it is dropped.
+/// The time in which spares may be given up; they are taken again on drop.
 #[must_use]
 pub(crate) struct Lent;
 
@@ -39,12 +39,13 @@ impl Drop for Lent {
     }
 }
 
-/// Begins the time in which [`retry`] may open: all of it is closed before the answer is dropped.
+/// Begins the time in which [`retry`] may open descriptors. All of them are closed before the
+/// result is dropped.
 pub(crate) fn lend() -> Lent {
     Lent
 }
 
-/// Tries once more without the spares, where no number was free. The caller has called [`lend`].
+/// Calls again without the spares if no number was free. The caller holds the result of [`lend`].
 ///
 /// # Errors
 /// Those of the call.
@@ -55,7 +56,7 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, i32>) -> Result<T, i3
     }
 }
 
-/// Does the same for a call that closes what it opens.
+/// Calls as [`retry`] does, for a call that closes its descriptors.
 ///
 /// # Errors
 /// Those of the call.
@@ -64,20 +65,20 @@ pub(crate) fn within<T>(call: impl FnMut() -> Result<T, i32>) -> Result<T, i32> 
     retry(call)
 }
 
-/// Reads a small file of the kernel's; empty: it can't be had.
+/// Reads a small file of the kernel; empty if it can't be read.
 pub(crate) fn text_of(path: &str) -> String {
     let read = || std::fs::read_to_string(path).map_err(|why| why.raw_os_error().unwrap_or(0));
     within(read).unwrap_or_default()
 }
 
-/// Returns whether a number is one of them.
+/// Returns whether a number is a spare.
 pub(crate) fn has(number: u32) -> bool {
     NUMBERS
         .iter()
         .any(|spare| spare.load(Ordering::Relaxed) == number as i32)
 }
 
-/// Takes them, right after the pool was attached. `source`: a descriptor of the pool's file.
+/// Takes the spares right after attaching. `source` is a descriptor of the pool's file.
 pub(crate) fn begin(source: i32, pool: Identity) {
     POOL[0].store(pool.dev, Ordering::Relaxed);
     POOL[1].store(pool.ino, Ordering::Relaxed);
@@ -85,9 +86,9 @@ pub(crate) fn begin(source: i32, pool: Identity) {
     take(source, table::floor());
 }
 
-/// Takes those again that were given up, as far as numbers are free.
+/// Takes the missing spares again, as far as numbers are free.
 fn take_again() {
-    // A guest's table is its own, and these words are the parent's.
+    // A guest has a table of its own, and these words are the parent's.
     if !MISSING.load(Ordering::Relaxed) || guest::has_own_table() {
         return;
     }
@@ -97,7 +98,7 @@ fn take_again() {
     }
 }
 
-/// Moves them below another limit of descriptors, which the program has set.
+/// Moves the spares below the new limit that the program has set.
 pub(crate) fn renew() {
     if guest::has_own_table() || !is_the_pools(SOURCE.load(Ordering::Relaxed)) {
         return;
@@ -111,8 +112,7 @@ pub(crate) fn renew() {
     take_again();
 }
 
-/// Looks which are there, in a child of a guest, whose table was not the one that these words are
-/// about.
+/// Finds out which spares exist, in a child of a guest, to whose table these words did not belong.
 pub(crate) fn find_again() {
     for spare in &NUMBERS {
         if !is_the_pools(spare.load(Ordering::Relaxed)) {
@@ -123,7 +123,8 @@ pub(crate) fn find_again() {
     take_again();
 }
 
-/// Gives them up for good: this process attaches nothing any more, and may have no call for it.
+/// Gives the spares up for good, in a process that never attaches again and may not be allowed the
+/// calls.
 pub(crate) fn end() {
     for spare in &NUMBERS {
         close(spare);
@@ -131,7 +132,8 @@ pub(crate) fn end() {
     MISSING.store(false, Ordering::Relaxed);
 }
 
-/// Takes those that are missing. `floor`: of this library's own numbers, among which these are.
+/// Takes the missing spares. `floor` is the least of this library's own numbers, among which they
+/// are.
 fn take(source: i32, floor: i32) {
     let end = floor.saturating_add(OWN as i32);
     let mut all = true;
@@ -155,13 +157,13 @@ fn take(source: i32, floor: i32) {
     MISSING.store(!all, Ordering::Relaxed);
 }
 
-/// Returns whether there was one.
+/// Gives up one spare. Returns whether there was one.
 #[cold]
 fn give_up() -> bool {
     let mut any = false;
     for spare in &NUMBERS {
         any |= if guest::has_own_table() {
-            // The parent has its own still. In the guest's table these numbers stay free.
+            // The parent still has its own. In the guest's table these numbers stay free.
             close_number(spare.load(Ordering::Relaxed))
         } else {
             close(spare)
@@ -179,8 +181,8 @@ fn close_number(number: i32) -> bool {
     is_the_pools(number) && kernel::plain(libc::SYS_close, &[number as u64]) == 0
 }
 
-/// Returns whether a spare is there: a program that closes past this library may have another file
-/// at that number.
+/// Returns whether a spare exists. A program that closes numbers without this library may have
+/// another file there.
 fn is_the_pools(number: i32) -> bool {
     let pool = [0, 1].map(|at| POOL[at].load(Ordering::Relaxed));
     number >= 0

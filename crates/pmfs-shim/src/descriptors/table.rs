@@ -1,4 +1,4 @@
-//! The table of the program's descriptors, and where this library keeps its own.
+//! The table of the program's descriptors, and the numbers of this library's own.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
@@ -8,26 +8,27 @@ use crate::own::kernel;
 use crate::thread::descriptor::Descriptor;
 use crate::thread::guest::{self, overlay};
 
-/// Descriptors that can be ours; those above are left to the mount.
+/// The count of numbers that the library serves; higher ones are left to the mount.
 pub(crate) const COUNT: usize = 1 << 20;
-/// Numbers that are this library's own: at the top of the limit, or of [`OWN_END`].
+/// The count of this library's own numbers, at the top of the limit or of [`OWN_END`].
 pub(super) const OWN: u64 = 16;
-/// `pmfs run` puts there what it leaves open (`keeper.rs` of the command). The kernel's table is as
-/// long as the highest number in it: 160 KiB for a limit of 20,000, which took most of attaching.
+/// The end of this library's own numbers. `pmfs run` puts the descriptors that it leaves open there
+/// (`keeper.rs` of the command). The kernel's table is as long as its highest number: 160 KiB for a
+/// limit of 20,000, which was most of the cost of attaching.
 const OWN_END: u64 = 1024;
 
-/// The numbers that [`has_open`] looks at: a microsecond's worth.
+/// The count of numbers that [`has_open`] examines in about a microsecond.
 const LOOKED_AT: u32 = 1024;
 
-/// A bit for each number that the entry must not let pass.
+/// A bit for each number whose calls the entry must not pass on.
 pub(crate) static OURS: [AtomicU32; COUNT / 32] = [const { AtomicU32::new(0) }; COUNT / 32];
-/// Two words for each: the file's number, and the packed rest.
+/// Two words for each number: the open file, and the packed rest.
 pub(super) static FILES: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 static FACTS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
-/// One more than the highest number that was ever ours.
+/// The highest number that was ever served, plus one.
 static END: AtomicU32 = AtomicU32::new(0);
 
-/// The addresses of these tables: nearly all of their pages are never touched.
+/// The addresses of these tables; most of their pages are never touched.
 pub(crate) fn tables() -> [std::ops::Range<u64>; 3] {
     fn of<T>(table: &T) -> std::ops::Range<u64> {
         let start = std::ptr::from_ref(table).expose_provenance() as u64;
@@ -36,11 +37,11 @@ pub(crate) fn tables() -> [std::ops::Range<u64>; 3] {
     [of(&OURS), of(&FILES), of(&FACTS)]
 }
 
-/// Bits: it stays open when the process becomes another program; and this is known.
+/// Bits: the number stays open over exec; and this is known.
 const ON_EXEC: u64 = 1 << 36;
 const ON_EXEC_KNOWN: u64 = 1 << 37;
 
-/// Returns whether a call is for what was opened with O_PATH too.
+/// Returns whether a call is allowed on descriptors opened with O_PATH.
 pub(crate) fn serves_place(number: i64) -> bool {
     matches!(
         number,
@@ -48,7 +49,7 @@ pub(crate) fn serves_place(number: i64) -> bool {
     )
 }
 
-/// The descriptor of this number, if it is ours.
+/// The descriptor at a number, if it is one of the pool.
 #[inline]
 pub(crate) fn get(number: u64) -> Option<Descriptor> {
     let at = number as u32 as usize;
@@ -71,7 +72,7 @@ pub(crate) fn get(number: u64) -> Option<Descriptor> {
     Some(found)
 }
 
-/// The inode that stood behind a number just now, for who may be mistaken.
+/// The inode behind a number at this moment, for a caller that may be wrong.
 #[inline]
 pub(crate) fn likely_inode(number: u64) -> Option<Ino> {
     let facts = FACTS.get(number as u32 as usize)?.load(Ordering::Relaxed);
@@ -83,7 +84,7 @@ pub(crate) fn inode_at(number: u64) -> Option<Descriptor> {
     get(number).filter(|descriptor| !descriptor.is_list())
 }
 
-/// Returns whether this process has that inode open, by one of its first numbers.
+/// Returns whether this process has the inode open at one of its first numbers.
 pub(crate) fn has_open(ino: Ino) -> bool {
     let is_it = |number: usize| {
         likely_inode(number as u64) == Some(ino)
@@ -94,12 +95,12 @@ pub(crate) fn has_open(ino: Ino) -> bool {
     (0..end).any(is_it) || overlay().is_some_and(|overlay| overlay.iter().any(of_guest))
 }
 
-/// Returns whether the kernel knows nothing of what stands behind a number.
+/// Returns whether the kernel has only a placeholder at a number.
 pub(crate) fn is_placeholder(number: u64) -> bool {
     get(number).is_some_and(|descriptor| !descriptor.is_path_only())
 }
 
-/// Gives a number a meaning.
+/// Gives a number its meaning.
 pub(crate) fn set(number: i32, descriptor: Descriptor) {
     if let Some(overlay) = overlay() {
         overlay.retain(|(other, _)| *other != number as u32);
@@ -113,7 +114,7 @@ pub(crate) fn set(number: i32, descriptor: Descriptor) {
     watch(number as u32);
 }
 
-/// Says whether a number of ours stays open when the process becomes another program.
+/// Notes whether a number stays open over exec.
 pub(crate) fn set_on_exec(number: u64, stays: bool) {
     let at = number as u32 as usize;
     if at < COUNT && !guest::has_own_table() && get(number).is_some() {
@@ -123,13 +124,13 @@ pub(crate) fn set_on_exec(number: u64, stays: bool) {
     }
 }
 
-/// Returns whether it does, if that is known.
+/// Returns whether a number stays open over exec, if that is known.
 pub(crate) fn on_exec(number: u64) -> Option<bool> {
     let facts = FACTS.get(number as u32 as usize)?.load(Ordering::Relaxed);
     (facts & ON_EXEC_KNOWN != 0).then_some(facts & ON_EXEC != 0)
 }
 
-/// A number that is none of ours, and must not pass the entry either.
+/// Lets the entry check a number that is no descriptor of the pool.
 pub(crate) fn watch(number: u32) {
     let at = number as usize;
     OURS[at / 32].fetch_or(1 << (at % 32), Ordering::AcqRel);
@@ -142,7 +143,7 @@ pub(crate) fn watch_no_more(number: u32) {
     }
 }
 
-/// Takes its meaning away.
+/// Takes a number's meaning away.
 pub(crate) fn remove(number: u64) -> Option<Descriptor> {
     let found = get(number)?;
     let at = number as u32 as usize;
@@ -152,12 +153,12 @@ pub(crate) fn remove(number: u64) -> Option<Descriptor> {
         return Some(found);
     }
     watch_no_more(at as u32);
-    // One of two threads that close the same number gets it.
+    // Of two threads that close the same number, one gets it.
     let file = FILES[at].swap(0, Ordering::AcqRel);
     (file == found.file.number()).then_some(found)
 }
 
-/// All descriptors of this process, or of this child.
+/// All descriptors of the pool in this process or guest.
 pub(crate) fn all() -> Vec<(i32, Descriptor)> {
     let seen = overlay().map(|overlay| {
         overlay
@@ -173,7 +174,7 @@ pub(crate) fn all() -> Vec<(i32, Descriptor)> {
         .collect()
 }
 
-/// Returns whether there is none.
+/// Returns whether there are none.
 pub(crate) fn none() -> bool {
     overlay().is_none()
         && (0..END.load(Ordering::Relaxed) as usize)
@@ -187,7 +188,8 @@ pub(crate) fn floor() -> i32 {
     FLOOR.load(Ordering::Acquire)
 }
 
-/// That number before the program lowered its limit: some are there still.
+/// The lowest of this library's own numbers before the program lowered its limit; some are still
+/// there.
 pub(super) static FLOOR_BEFORE: AtomicI32 = AtomicI32::new(i32::MAX);
 
 pub(super) fn range_from(floor: i32) -> std::ops::Range<u32> {
@@ -197,15 +199,14 @@ pub(super) fn range_from(floor: i32) -> std::ops::Range<u32> {
     }
 }
 
-/// Returns whether a number is among those that this library keeps its own at: most of them are
-/// free.
+/// Returns whether a number is in the range of this library's own; most of them are free.
 pub(super) fn is_kept(number: u64) -> bool {
     let before = range_from(FLOOR_BEFORE.load(Ordering::Acquire));
     let number = number as u32;
     range_from(floor()).contains(&number) || before.contains(&number)
 }
 
-/// Chooses the numbers for this library's own, at the top of the limit.
+/// Chooses this library's own numbers, at the top of the limit.
 pub(crate) fn choose_floor() -> i32 {
     let mut limit = [0u64; 2];
     let at = limit.as_mut_ptr().expose_provenance() as u64;
@@ -230,7 +231,7 @@ pub(crate) fn choose_floor() -> i32 {
     chosen
 }
 
-/// The kernel's answer, as a descriptor.
+/// The descriptor in the kernel's answer.
 pub(crate) fn number(answer: i64) -> Result<i32, i32> {
     if answer < 0 {
         Err(-answer as i32)

@@ -1,4 +1,4 @@
-//! One call, one answer: whose it is, and which function serves it.
+//! The dispatch of a call to the function that serves it, or to the kernel.
 
 use std::sync::atomic::Ordering;
 
@@ -36,12 +36,12 @@ use crate::thread::gate;
 use crate::thread::{self, Inner};
 use pmfs_posix::flags::{allow_advice, allow_sync_range};
 
-/// From a stub's `pass` to behind its `syscall`.
+/// The distance from a stub's `pass` to the end of its `syscall`.
 const BEHIND: i64 = 2;
-/// From a stub's `pass` back to its jump to the entry.
+/// The distance from a stub's `pass` back to its jump to the entry.
 const BEFORE: i64 = -13;
 
-/// Called by the entry, on the library's stack: answers what to add to the stub's `pass`.
+/// Dispatches a call, on the library's stack. Returns the distance to add to the stub's `pass`.
 pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     // SAFETY: errno of this thread, which calls of the library's own may set and the
     // program must not see.
@@ -50,7 +50,7 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     let kept = unsafe { *errno };
     words::set(word::AFTERWARDS, crate::own::words::OUTSIDE);
     let own = thread::own_room();
-    // Only a child that shared this room can have left it so, when it was killed.
+    // Only a guest that was killed can have left the shared room so.
     let left_inside = own.busy.load(Ordering::Relaxed) != 0;
     gate::enter(own);
     if call.rax == libc::SYS_pread64 as u64 {
@@ -63,7 +63,7 @@ pub(crate) extern "C" fn dispatch(call: &mut Call) -> i64 {
     let mut followed = false;
     let verdict = loop {
         let verdict = serve(call, room);
-        // The program's memory may be a file's that others have made longer.
+        // The program's memory may belong to a file that others have lengthened.
         let is_there_now = || verdict.is_error(libc::EFAULT) && maps::any() && maps::follow_all();
         if followed || !is_there_now() {
             break verdict;
@@ -109,8 +109,9 @@ fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     serve_rarer(call, room)
 }
 
-/// Calls not by a descriptor alone. Apart, as is [`others_by_open_file`]: the next read overtakes
-/// one that waits for memory if few instructions, registers and stack lie between.
+/// Serves calls that are not by a descriptor alone. This and [`others_by_open_file`] are separate
+/// functions: the next read overtakes one that waits for memory if few instructions, registers and
+/// stack lie between.
 #[inline(never)]
 fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
     if let Some(verdict) = by_path_again(call, room) {
@@ -169,8 +170,8 @@ fn serve_rarer(call: &mut Call, room: &mut Inner) -> Verdict {
     }
 }
 
-/// Calls whose first argument is a descriptor. A function of its own as above: with it
-/// inside `dispatch`, calls by path took some 20 ns more.
+/// Serves calls whose first argument is a descriptor. Inlined into `dispatch`, it made calls by
+/// path some 20 ns slower.
 #[inline(never)]
 fn by_descriptor(number: i64, args: &[u64; 6]) -> Verdict {
     let Some(file) = descriptors::get(args[0]) else {
@@ -190,7 +191,7 @@ fn by_descriptor(number: i64, args: &[u64; 6]) -> Verdict {
     verdict
 }
 
-/// The answer for a descriptor opened with O_PATH, where it differs from others.
+/// The answer for a descriptor opened with O_PATH, where it differs.
 #[cold]
 fn by_path_only(number: i64, file: &Descriptor, args: &[u64; 6]) -> Option<Verdict> {
     if file.is_list() && number == libc::SYS_getdents64 {
@@ -205,12 +206,12 @@ fn by_path_only(number: i64, file: &Descriptor, args: &[u64; 6]) -> Option<Verdi
 
 #[inline(always)]
 fn by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdict {
-    // A length that ends outside of all addresses.
+    // The range ends outside of all addresses.
     if (args[2] as i64) < 0 && is_plain_transfer(number) {
         return Err(libc::EFAULT).into();
     }
-    // By reference as far as the common ones: what was just stored word by word is slow
-    // to copy in larger pieces.
+    // The common calls get the arguments by reference: words that were just stored are slow to copy
+    // in larger pieces.
     match number {
         libc::SYS_read => files::read(file, args),
         libc::SYS_write => files::write(file, args),
@@ -260,18 +261,17 @@ fn others_by_open_file(number: i64, file: &Descriptor, args: &[u64; 6]) -> Verdi
         libc::SYS_flistxattr => xattrs::flist(file, *args).into(),
         libc::SYS_fremovexattr => xattrs::fremove(file, *args).into(),
         numbers::SYS_cachestat => handles::cachestat(file, *args).into(),
-        // The call is unknown: it must not be done to a placeholder.
+        // An unknown call must not reach a placeholder.
         _ => Err(libc::ENOSYS).into(),
     }
 }
 
-/// A call that does nothing, once its arguments are good.
+/// The answer of a call that does nothing if its arguments are valid.
 fn done(judged: Result<(), i32>) -> Verdict {
     judged.map(|()| 0).into()
 }
 
-/// The most lookups of a name whose file was gone between lookup and use because others replaced
-/// it.
+/// The most lookups of a name whose file others replaced between lookup and use.
 const AGAIN_MAX: u32 = 1000;
 
 #[inline(always)]
@@ -289,7 +289,7 @@ fn by_path_again(call: &Call, room: &mut Inner) -> Option<Verdict> {
     verdict
 }
 
-/// Calls by path.
+/// Serves calls by path.
 fn by_path(call: &Call, room: &mut Inner) -> Option<Verdict> {
     let (number, a) = (call.rax as i64, |at| call.arg(at));
     let here = libc::AT_FDCWD as u64;

@@ -59,12 +59,12 @@ global_asm!(
     "   jae 20f",
     "   bt dword ptr [rip + {ours}], r11d",
     "   jc 5f",
-    // The kernel's, which may be given memory that is not there yet.
+    // The kernel may get memory that is not there yet.
     "20: cmp dword ptr [rip + {lazy}], 0",
     "   jne 5f",
     "9: jmp rcx",
-    // libc's fstat is by descriptor too (`empty_name.rs`); any other call by path is to
-    // be looked at, and AT_FDCWD is no descriptor.
+    // libc's fstat is by descriptor too (`empty_name.rs`). Any other call by path must be checked,
+    // and AT_FDCWD is no descriptor.
     "3: cmp eax, {FSTATAT}",
     "   jne 5f",
     "   cmp r10d, {EMPTY_PATH}",
@@ -78,11 +78,11 @@ global_asm!(
     "   test edi, edi",
     "   jns 2b",
     "   jmp 5f",
-    // Inside already, or in a child that has a table of its own.
+    // The thread is inside already, or in a guest with a table of its own.
     "8: cmp qword ptr fs:[r11 + {STATE}], {GUEST}",
     "   je 5f",
-    // Inside: from the library's stack, or without one yet. From elsewhere it is the program, whose
-    // child in the same memory was killed, or became another program, and left the word so.
+    // A call from the library's stack, or without a stack yet, is inside. From elsewhere it is the
+    // program, whose guest was killed, or has called exec, and left the word so.
     "   mov r11, qword ptr fs:[r11 + {STACK}]",
     "   test r11, r11",
     "   jz 9b",
@@ -124,7 +124,7 @@ global_asm!(
     ".endif",
     "   mov rdi, rsp",
     "   call {dispatch}",
-    // rax: what to add to rcx.
+    // rax has the distance to add to rcx.
     ".if \\vectors",
     "   movaps xmm0, xmmword ptr [rsp + 64]",
     "   movaps xmm1, xmmword ptr [rsp + 80]",
@@ -162,7 +162,7 @@ global_asm!(
     "   cmp qword ptr fs:[r11 + {PUT_OFF}], 0",
     "   jne 7f",
     "   jmp rcx",
-    // The signals that were put off are let through, and handled before this goes on.
+    // Signals that were put off are let through and handled before the program continues.
     "7: lea rsp, [rsp - 128]",
     "   push rcx",
     "   push rax",
@@ -191,7 +191,7 @@ global_asm!(
     "   pop rcx",
     "   lea rsp, [rsp + 128]",
     "   jmp rcx",
-    // A thread's first call.
+    // The first call of a thread.
     "4: lea rsp, [rsp - 128]",
     "   push rax",
     "   push rcx",
@@ -224,7 +224,7 @@ global_asm!(
     ".endm",
     "PMFS_ENTRY pmfs_shim_entry, 1",
     "PMFS_ENTRY pmfs_shim_entry_plain, 0",
-    // The code that the kernel's signal frames return to: libc's own may not be there yet.
+    // The code to which the kernel's signal frames return: libc's own may not exist yet.
     ".p2align 4",
     ".globl pmfs_shim_restorer",
     ".hidden pmfs_shim_restorer",
@@ -261,7 +261,7 @@ global_asm!(
     begin = sym begin,
 );
 
-/// A thread's first call, on the program's own stack, of which it must use little.
+/// The first call of a thread, on the program's own stack, of which it must use little.
 extern "C" fn begin() {
     if thread::begin() {
         parked::end_for_good();

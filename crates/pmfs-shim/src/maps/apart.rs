@@ -20,10 +20,10 @@ use crate::maps::stretch::Stretch;
 use crate::own::config;
 use crate::own::kernel;
 
-/// True once there was such a mapping: until then no other check is needed.
+/// Set once there has been such a mapping; before, no other check is needed.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether a mapping that shares its stores is to be such a one.
+/// Returns whether a mapping that shares its stores must keep them until msync.
 pub(super) fn wanted(writes: bool) -> bool {
     let wanted = writes && config::get().atomic_msync;
     if wanted {
@@ -32,12 +32,12 @@ pub(super) fn wanted(writes: bool) -> bool {
     wanted
 }
 
-/// Returns whether a fault may be one of a store that has to wait.
+/// Returns whether a fault may be a store that has to wait.
 pub(crate) fn may_wait() -> bool {
     ANY.load(Ordering::Relaxed)
 }
 
-/// Hands over what was stored in these stretches of one file.
+/// Hands the stores in these stretches of one file to the engine.
 pub(super) fn sync(stretches: &[Stretch]) -> Answer {
     let Some(first) = stretches.first() else {
         return Ok(0);
@@ -71,8 +71,8 @@ pub(super) fn sync(stretches: &[Stretch]) -> Answer {
     Ok(0)
 }
 
-/// Maps the blocks in place of the copies that they were made of. Where that can't be,
-/// the copy stays: it has the same bytes, and is handed over once more by the next msync.
+/// Maps the blocks in place of their copies. If that fails the copy stays: it has the same bytes,
+/// and the next msync hands it over again.
 fn show_again(fs: &Fs, stretch: &Stretch) {
     let pages = stored_in(stretch);
     let how = stretch.how();
@@ -92,7 +92,7 @@ fn show_again(fs: &Fs, stretch: &Stretch) {
     }
 }
 
-/// A stretch that no thread can store to, and that can be read.
+/// A stretch that is readable, while no thread can store to it.
 struct Closed<'a>(&'a Stretch);
 
 impl<'a> Closed<'a> {
@@ -114,7 +114,7 @@ fn protect(stretch: &Stretch, protection: u64) {
     unsafe { kernel::call(libc::SYS_mprotect, args) };
 }
 
-/// Returns whether a store to an address of a stretch is to be done again: it met an msync.
+/// Returns whether a store to an address of a stretch must be repeated, because it met an msync.
 pub(super) fn was_waiting(stretch: &Stretch, address: u64) -> bool {
     stretch.apart
         && stretch.protection & PROT_WRITE as u64 != 0
@@ -130,7 +130,7 @@ pub(super) fn stored_in(stretch: &Stretch) -> Vec<u64> {
     let end = stretch.start + stretch.shown.next_multiple_of(PAGE).min(stretch.len());
     let all = (stretch.start..end).step_by(PAGE as usize);
     let Some(entries) = entries(stretch.start, end) else {
-        // It can't be told: all of them, then.
+        // The page table can't be read: all pages count.
         return all.collect();
     };
     let own = |entry: &u64| entry & SWAPPED != 0 || entry & (PRESENT | OF_FILE) == PRESENT;
@@ -140,7 +140,7 @@ pub(super) fn stored_in(stretch: &Stretch) -> Vec<u64> {
         .collect()
 }
 
-/// The page table's entries between two addresses, as the kernel tells them.
+/// The page-table entries between two addresses, from the kernel.
 fn entries(start: u64, end: u64) -> Option<Vec<u64>> {
     let count = ((end - start) / PAGE) as usize;
     let mut entries = vec![0u64; count];

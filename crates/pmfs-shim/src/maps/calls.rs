@@ -22,7 +22,7 @@ use crate::own::mountless::{self, Refused};
 use crate::program::copies;
 use crate::thread::descriptor::Descriptor;
 
-/// More pieces than this are left to the mount: a process may have 65,530.
+/// The most pieces of a mapping; more are left to the mount. A process may have 65,530.
 const RUNS_MAX: usize = 4096;
 
 const WRITE: u64 = PROT_WRITE as u64;
@@ -75,18 +75,18 @@ impl Wish {
         })
     }
 
-    /// Returns whether it can be had on a medium with large pages: shared memory, in whole ones.
+    /// Returns whether a medium with large pages can serve it: shared memory of whole pages.
     fn suits_medium(&self) -> bool {
         place::page() == PAGE
             || self.shared && !self.apart && place::are_whole(&[self.at, self.bytes, self.offset])
     }
 
-    /// The flags that want all of it at once.
+    /// The flags that ask for all of it at once.
     fn more(&self) -> u64 {
         self.flags & (MAP_POPULATE | MAP_LOCKED) as u64
     }
 
-    /// The stretch that it becomes there; nothing of it is shown yet.
+    /// The stretch that it becomes at `start`; nothing of it is shown yet.
     fn as_stretch(&self, file: &Descriptor, start: u64, lazy: bool) -> Stretch {
         Stretch {
             start,
@@ -103,14 +103,13 @@ impl Wish {
     }
 }
 
-/// Flags of MAP_SHARED_VALIDATE, which are not left out if nobody knows them: those of always,
-/// and MAP_SYNC where what has been stored is durable once the program has flushed it.
+/// Checks the flags of MAP_SHARED_VALIDATE, of which unknown ones are refused. Known are the old
+/// ones, and MAP_SYNC where stores are durable once the program has flushed them.
 ///
 /// # Errors
 /// EOPNOTSUPP.
 fn allow_validated(flags: u64, apart: bool) -> Result<(), i32> {
-    /// LEGACY_MAP_MASK of linux/mman.h; what says how large pages are to be is in it by
-    /// two sizes alone.
+    /// LEGACY_MAP_MASK of linux/mman.h. It has only two of the sizes of large pages.
     const KNOWN: i32 = MAP_TYPE
         | MAP_FIXED
         | libc::MAP_ANONYMOUS
@@ -138,7 +137,7 @@ fn allow_validated(flags: u64, apart: bool) -> Result<(), i32> {
     }
 }
 
-/// Maps a file of ours; `None`: the mount is to do it.
+/// Maps a file of the pool; `None` leaves the call to the mount.
 pub(crate) fn mmap(file: &Descriptor, args: [u64; 6]) -> Result<Option<u64>, i32> {
     let wish = Wish::of(file, args)?;
     let fs = pool::get().ok_or(libc::EIO)?;
@@ -155,7 +154,7 @@ pub(crate) fn mmap(file: &Descriptor, args: [u64; 6]) -> Result<Option<u64>, i32
         fs.hold(file.ino).map_err(errno)?;
     }
     let pinned = if wish.apart {
-        // A second copy of a page would know nothing of the first.
+        // A second private copy of a page would not see the first.
         match table.shows_part(file.ino, wish.offset, wish.bytes) {
             true => Err(pmfs::Error::Mapped),
             false => fs.pin_apart(file.ino),
@@ -168,7 +167,7 @@ pub(crate) fn mmap(file: &Descriptor, args: [u64; 6]) -> Result<Option<u64>, i32
         Ok((runs, lazy)) if runs.len() <= RUNS_MAX && place::fits(wish.bytes, &runs) => {
             put(&mut table, file, &wish, (&runs, lazy))
         }
-        // A mount's pages would reach the file when they like.
+        // The pages of a mount would reach the file at any time.
         _ if wish.apart || table.is_apart(file.ino) => Err(libc::ENODEV),
         _ => Ok(None),
     };
@@ -178,8 +177,8 @@ pub(crate) fn mmap(file: &Descriptor, args: [u64; 6]) -> Result<Option<u64>, i32
     mapped
 }
 
-/// The runs of the file that can be mapped, and whether the rest are holes that get memory when
-/// they are touched: those of shared memory do, unless they are small, or all is wanted at once.
+/// The runs of the file that can be mapped, and whether the holes get memory when they are touched.
+/// Those of shared memory do, unless they are small or all of it is wanted at once.
 fn runs_of(fs: &Fs, file: &Descriptor, wish: &Wish) -> Result<(Vec<BlockRun>, bool), pmfs::Error> {
     let all = wish.as_stretch(file, 0, false);
     let may_be_lazy = all.may_be_lazy();
@@ -203,12 +202,12 @@ fn put(
     (runs, lazy): (&[BlockRun], bool),
 ) -> Result<Option<u64>, i32> {
     // The longest of several runs decides: a file that grew by large pages began with small ones.
-    // Large pieces of a hole are going to lie in the pool as they do in the file.
+    // Large pieces of a hole will lie in the pool as they do in the file.
     let longest = runs.iter().max_by_key(|run| run.len);
     let first = longest.map(|run| run.off.wrapping_sub(run.at - wish.offset));
     let first = first.or(lazy.then_some(wish.offset));
     let start = place::reserve(wish.at, wish.bytes, wish.flags, first)?;
-    // MAP_FIXED replaces what was there.
+    // MAP_FIXED replaces the earlier mapping.
     let replaced = table.take(start, start + wish.bytes);
     replaced.iter().for_each(Stretch::touch);
     let shown = runs.last().map_or(0, |run| run.at + run.len - wish.offset);
@@ -239,7 +238,8 @@ fn put(
     Ok(Some(start))
 }
 
-/// Maps private memory with a copy, where the pool's blocks can't be mapped and there is no mount.
+/// Maps private memory with a copy of the file, where the pool's blocks can't be mapped and there
+/// is no mount.
 ///
 /// # Errors
 /// ENODEV: shared memory.
@@ -248,7 +248,8 @@ pub(crate) fn copied(file: &Descriptor, args: [u64; 6]) -> Answer {
         return Err(mountless::refuse(Refused::Mapping, libc::ENODEV));
     }
     let fs = pool::get().ok_or(libc::EIO)?;
-    // Whole pages, as the kernel maps them; a touch behind the file's end is SIGBUS.
+    // The length is rounded to whole pages, as by the kernel; a touch behind the file's end is
+    // SIGBUS.
     let bytes = args[1].checked_next_multiple_of(PAGE).ok_or(ENOMEM)?;
     let _lent = spare::lend();
     let part = (args[5], bytes);
@@ -260,7 +261,7 @@ pub(crate) fn copied(file: &Descriptor, args: [u64; 6]) -> Answer {
     }
 }
 
-/// The kernel's answer to the program's own call.
+/// Lets the kernel execute the program's own call.
 pub(super) fn by_kernel(number: i64, args: [u64; 6]) -> Answer {
     // SAFETY: the program's own call on its own addresses.
     kernel_answer(unsafe { kernel::call(number, args) })
@@ -271,7 +272,7 @@ pub(super) fn end_of(at: u64, bytes: u64) -> u64 {
     at.saturating_add(bytes.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX))
 }
 
-/// The table, and the addresses that a call begins with, if any of them show a file of ours.
+/// The table and the first addresses of a call, if any of them show a file of the pool.
 fn ours(args: [u64; 6]) -> Option<(MutexGuard<'static, Table>, (u64, u64))> {
     if !any() {
         return None;
@@ -282,7 +283,7 @@ fn ours(args: [u64; 6]) -> Option<(MutexGuard<'static, Table>, (u64, u64))> {
     met.then_some((table, (start, end)))
 }
 
-/// mmap(2) of something else, which may replace what is ours.
+/// Serves mmap(2) of other files and of memory, which may replace a mapping of the pool.
 pub(crate) fn mmap_of_others(args: [u64; 6]) -> Verdict {
     let has = |flag: i32| args[3] & flag as u64 != 0;
     if has(MAP_FIXED) {
@@ -294,11 +295,11 @@ pub(crate) fn mmap_of_others(args: [u64; 6]) -> Verdict {
     }
 }
 
-/// The most bytes of a stack that grows by itself: as for a first thread.
+/// The most bytes of a stack that grows by itself, as for a first thread.
 const GROWS_MAX: u64 = 16 << 20;
 
-/// mmap(2) of memory that grows downwards. In gaps that this library's mappings leave there may be
-/// no room to grow, so it is wished where there is.
+/// Serves mmap(2) of memory that grows downwards. The gaps between this library's mappings may be
+/// too small to grow in, so an address with room is requested.
 fn with_room_below(args: [u64; 6]) -> Verdict {
     let Some(bytes) = args[1].checked_add(GROWS_MAX) else {
         return Verdict::Pass;
@@ -315,26 +316,26 @@ fn with_room_below(args: [u64; 6]) -> Verdict {
     Verdict::done(by_kernel(libc::SYS_mmap, args))
 }
 
-/// Whether the loader may be mapping code that is to be patched.
+/// Returns whether the loader may be mapping code that must be patched.
 pub(crate) fn may_be_loading(args: [u64; 6]) -> bool {
     args[2] & libc::PROT_EXEC as u64 != 0
         && args[3] & libc::MAP_ANONYMOUS as u64 == 0
         && !crate::own::config::get().others.is_empty()
 }
 
-/// mmap(2) of such code, of the kernel's.
+/// Serves mmap(2) of such code by the kernel.
 pub(crate) fn load(args: [u64; 6]) -> Answer {
     let at = by_kernel(libc::SYS_mmap, args)?;
     crate::stubs::patch::loaded(args[4], at as usize, args[5]);
     Ok(at)
 }
 
-/// munmap(2), or another call that takes away what was at these addresses.
+/// Serves munmap(2) and other calls that remove the mappings of a range.
 pub(crate) fn unmap(number: i64, args: [u64; 6]) -> Verdict {
     unmap_range(number, args, (args[0], end_of(args[0], args[1])))
 }
 
-/// The same of these addresses, which the call has to say in its own way.
+/// Serves such a call for these addresses, which the call names in its own way.
 pub(super) fn unmap_range(number: i64, args: [u64; 6], (start, end): (u64, u64)) -> Verdict {
     if !any() {
         return Verdict::Pass;
@@ -352,7 +353,7 @@ pub(super) fn unmap_range(number: i64, args: [u64; 6], (start, end): (u64, u64))
     Verdict::done(answer)
 }
 
-/// mprotect(2), pkey_mprotect(2).
+/// Serves mprotect(2) and pkey_mprotect(2).
 pub(crate) fn change_protection(number: i64, args: [u64; 6]) -> Verdict {
     let Some((mut table, (start, end))) = ours(args) else {
         return Verdict::Pass;
@@ -371,7 +372,7 @@ pub(crate) fn change_protection(number: i64, args: [u64; 6]) -> Verdict {
     Verdict::done(answer)
 }
 
-/// mremap(2).
+/// Serves mremap(2).
 pub(crate) fn move_mapping(args: [u64; 6]) -> Verdict {
     if !any() {
         return Verdict::Pass;
@@ -438,10 +439,10 @@ pub(crate) fn move_mapping(args: [u64; 6]) -> Verdict {
     ))
 }
 
-/// mremap(2): what was there stays, too.
+/// Flag of mremap(2): the old mapping stays too.
 const MREMAP_DONTUNMAP: u64 = 4;
 
-/// Maps the memory that is shown from an address on at another place, too.
+/// Maps the file that is shown at an address a second time.
 fn map_again(
     table: MutexGuard<'static, Table>,
     stretch: &Stretch,
@@ -450,8 +451,8 @@ fn map_again(
 ) -> Answer {
     let at = stretch.at + (old - stretch.start);
     let file = stretch.as_file();
-    // It takes the table itself; the file stays shown meanwhile, for whoever unmaps it
-    // does so against this call.
+    // The inner call locks the table itself. The file stays shown meanwhile, unless another thread
+    // of the program unmaps it, which is a race of the program's own.
     drop(table);
     let fixed = target.map_or(0, |_| MAP_FIXED);
     let flags = (MAP_SHARED | fixed) as u64;
@@ -466,7 +467,7 @@ fn map_again(
     mmap(&file, wish)?.ok_or(ENOMEM)
 }
 
-/// Private memory that moves, and shows its file where it was.
+/// Moves private memory, and lets its old addresses show the file again.
 fn move_and_stay(
     table: &mut Table,
     stretch: Stretch,
@@ -489,7 +490,7 @@ fn move_and_stay(
     Ok(moved)
 }
 
-/// Gives a part of a stretch another length, perhaps at another place.
+/// Changes the length of a part of a stretch, and perhaps its place.
 fn resize(
     table: &mut Table,
     stretch: Stretch,
@@ -527,7 +528,7 @@ fn resize(
     let covered = table.take(start, start + bytes);
     place::nothing(start, bytes, grown.protection)?;
     if grown.shared && !grown.apart {
-        // The same blocks, anew.
+        // The same blocks are mapped anew.
         place::remove(old, now);
         let moved = Stretch {
             start,
@@ -571,7 +572,7 @@ fn grow_in_place(table: &mut Table, (old, end): (u64, u64), grown: &Stretch) -> 
     Ok(true)
 }
 
-/// Moves pages that may be the process's own copies, each piece as the blocks lie.
+/// Moves pages that may be private copies, piece by piece as the blocks lie.
 fn move_private(stretch: &Stretch, (old, now): (u64, u64), (start, bytes): (u64, u64)) -> Answer {
     let fs = pool::attached().ok_or(libc::EIO)?;
     let shown = stretch.shown.min(bytes);
@@ -585,12 +586,12 @@ fn move_private(stretch: &Stretch, (old, now): (u64, u64), (start, bytes): (u64,
         let args = [old + before, len, len, how, start + before, 0];
         by_kernel(libc::SYS_mremap, args)?;
     }
-    // The part past the end of the file, and the holes that the pieces have left.
+    // The part behind the end of the file, and the holes between the pieces.
     place::remove(old, now);
     Ok(start)
 }
 
-/// One stretch in place of what was at these addresses; it shows all that it can.
+/// Puts one stretch at these addresses in place of the old ones, and shows all that it can.
 fn replace(table: &mut Table, (start, end): (u64, u64), mut with: Stretch) -> u64 {
     let taken = table.take(start, end);
     let at = with.start;
@@ -637,8 +638,8 @@ pub(crate) fn sync(args: [u64; 6]) -> Verdict {
     Verdict::done(sync())
 }
 
-/// The kernel can't msync a DAX device, which has nothing to be written: what it says
-/// of the range and the flags.
+/// Checks an msync by the kernel, which can't do it for a DAX device, where nothing has to be
+/// written: its answer on the range and the flags counts.
 fn checked_msync(mut args: [u64; 6]) -> Answer {
     const SYNC: u64 = libc::MS_SYNC as u64;
     const ASYNC: u64 = libc::MS_ASYNC as u64;
@@ -648,7 +649,7 @@ fn checked_msync(mut args: [u64; 6]) -> Answer {
     by_kernel(libc::SYS_msync, args)
 }
 
-/// Hands over the stores between two addresses that were kept apart, each file's at once.
+/// Hands over the stores that were kept between two addresses, those of each file at once.
 fn sync_apart(table: &Table, start: u64, end: u64) -> Result<(), i32> {
     let parts = table.within(start, end).filter(|stretch| stretch.apart);
     let mut parts: Vec<Stretch> = parts
@@ -661,14 +662,13 @@ fn sync_apart(table: &Table, start: u64, end: u64) -> Result<(), i32> {
     Ok(())
 }
 
-/// The bytes of its file that a stretch has between two addresses.
+/// The bytes of its file that a stretch shows between two addresses.
 fn bytes_of(stretch: &Stretch, start: u64, end: u64) -> (u64, u64) {
     let (from, to) = (stretch.start.max(start), stretch.end.min(end));
     (stretch.at + (from - stretch.start), to - from)
 }
 
-/// madvise(2): some advice is not what the kernel takes it for, and it has nothing to
-/// populate holes with.
+/// Serves madvise(2): some advice has another meaning here, and the kernel can't populate holes.
 pub(crate) fn advise(args: [u64; 6]) -> Verdict {
     let served = [
         libc::MADV_REMOVE,
@@ -689,11 +689,11 @@ pub(crate) fn advise(args: [u64; 6]) -> Verdict {
         libc::MADV_REMOVE => Verdict::done(punch(&table, (start, end), args)),
         libc::MADV_DOFORK => {
             let answer = by_kernel(libc::SYS_madvise, args);
-            // A child that is made past the library has no pin, now as before.
+            // A child that is forked without the library has no pin, before and after.
             table.for_children_between(start, end, false);
             Verdict::done(answer)
         }
-        // Stores that wait for msync are shared ones to the program, and stay.
+        // Stores that wait for msync are shared stores for the program, and stay.
         libc::MADV_DONTNEED | MADV_DONTNEED_LOCKED => {
             let kept = table.within(start, end).any(|stretch| stretch.apart);
             match kept && start.is_multiple_of(PAGE) {
@@ -710,7 +710,7 @@ pub(crate) fn advise(args: [u64; 6]) -> Verdict {
 
 const MADV_DONTNEED_LOCKED: i32 = 24;
 
-/// MADV_DONTNEED of what is not kept for an msync.
+/// Executes MADV_DONTNEED, except for stores that wait for an msync.
 fn drop_around(table: &Table, (start, end): (u64, u64), advice: i32) -> Answer {
     let drop = |from: u64, to: u64| match to > from {
         true => by_kernel(libc::SYS_madvise, [from, to - from, advice as u64, 0, 0, 0]),
@@ -724,7 +724,7 @@ fn drop_around(table: &Table, (start, end): (u64, u64), advice: i32) -> Answer {
     drop(from, end)
 }
 
-/// MADV_REMOVE.
+/// Executes MADV_REMOVE.
 fn punch(table: &Table, (start, end): (u64, u64), args: [u64; 6]) -> Answer {
     if !args[0].is_multiple_of(PAGE) {
         return Err(EINVAL);
@@ -737,14 +737,14 @@ fn punch(table: &Table, (start, end): (u64, u64), args: [u64; 6]) -> Answer {
             }
             let (at, len) = bytes_of(stretch, start, end);
             let from = stretch.start + (at - stretch.at);
-            // The kernel ages no pages that are locked, and nothing else here is refused so.
+            // The kernel does not age locked pages, and refuses nothing else here with this error.
             let aged = [from, len, libc::MADV_COLD as u64, 0, 0, 0];
             if by_kernel(libc::SYS_madvise, aged) == Err(EINVAL) {
                 return Err(EINVAL);
             }
             fs.fallocate(stretch.ino, mode, at, len).map_err(errno)?;
             if stretch.apart {
-                // The copies of stored pages go, too.
+                // The copies of stored pages are dropped too.
                 let args = [from, len, libc::MADV_DONTNEED as u64, 0, 0, 0];
                 by_kernel(libc::SYS_madvise, args)?;
             }

@@ -7,32 +7,32 @@ use pmfs::BlockRun;
 use crate::maps::place::{self, PAGE};
 use crate::maps::stretch::Stretch;
 
-/// Not 0 if there are such holes: the entry then checks each call before it passes it on.
+/// Not 0 if there are such holes: the entry then checks each call before passing it on.
 pub(crate) static LAZY: AtomicU32 = AtomicU32::new(0);
-/// They lie between these addresses.
+/// The addresses between which they lie.
 pub(super) static LOWEST: AtomicU64 = AtomicU64::new(u64::MAX);
 pub(super) static HIGHEST: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes of holes that get memory when they are mapped: less is not worth a fault.
+/// The bytes of holes that get memory at once: fewer are not worth a fault.
 const AT_ONCE: u64 = 2 << 20;
-/// Bytes that get it then where nothing can get it later.
+/// The bytes of holes that get memory at once where they can't get it later.
 const NEVER_LATER_MAX: u64 = 256 << 20;
-/// Bytes of a hole that get memory at a touch: for one here and there, and for who goes
-/// on where he was. That is what large pages take.
+/// The bytes of a hole that get memory at a touch: LEAST for a scattered touch, MOST for one that
+/// continues the last and so deserves large pages.
 const LEAST: u64 = 64 << 10;
 const MOST: u64 = 2 << 20;
-/// Pieces of a file, at most: a process may have 65,530 mappings, and a piece between
-/// holes takes two.
+/// The most pieces of a file. A process may have 65,530 mappings, and a piece between holes takes
+/// two.
 const PIECES: u64 = 16384;
 
 impl Stretch {
-    /// Returns whether some of it waits for a touch.
+    /// Returns whether a part of it waits for a touch.
     pub fn waits(&self) -> bool {
         self.lazy && self.shown < self.len()
     }
 
-    /// The piece that gets memory when a page is touched: bytes from the start. `size`:
-    /// of the file.
+    /// The piece that gets memory when a page is touched, in bytes from the start. `size` is the
+    /// file's.
     pub fn piece(&self, page: u64, size: u64) -> Option<(u64, u64)> {
         let there = size.next_multiple_of(PAGE).saturating_sub(self.at);
         let (there, touched) = (there.min(self.len()), page - self.start);
@@ -49,8 +49,8 @@ impl Stretch {
         Some((from, to.min(there)))
     }
 
-    /// Itself in parts, each of which begins with blocks, shows those that lie in a row
-    /// in the file, and ends with a hole.
+    /// Splits the stretch into parts that begin with blocks, show those that are adjacent in the
+    /// file, and end with a hole.
     pub fn in_parts(&self, runs: &[BlockRun]) -> Vec<Stretch> {
         let mut parts: Vec<Stretch> = vec![Stretch {
             shown: 0,
@@ -76,7 +76,7 @@ impl Stretch {
         parts
     }
 
-    /// Bytes of holes that get memory when they are mapped, or have become part of the file.
+    /// The bytes of holes that get memory when they are mapped, or have become part of the file.
     pub fn at_once(&self) -> u64 {
         match self.may_be_lazy() {
             true => AT_ONCE,
@@ -87,7 +87,7 @@ impl Stretch {
     }
 }
 
-/// Notes one more stretch with holes.
+/// Notes another stretch with holes.
 pub(super) fn note(stretch: &Stretch) {
     if stretch.waits() {
         LOWEST.fetch_min(stretch.start, Ordering::Relaxed);
@@ -96,7 +96,7 @@ pub(super) fn note(stretch: &Stretch) {
     }
 }
 
-/// Keeps in mind where the holes of these stretches are.
+/// Notes where the holes of these stretches are.
 pub(super) fn note_all<'a>(all: impl Iterator<Item = &'a Stretch> + Clone) {
     let waiting = all.filter(|stretch| stretch.waits());
     let lowest = waiting.clone().map(|stretch| stretch.start).min();
@@ -159,7 +159,7 @@ mod tests {
             piece(&stretch(0, 20 * K, 4 * K), 8 * K, G),
             Some((4 * K, 20 * K))
         );
-        // Shown already.
+        // The page is shown already.
         assert_eq!(piece(&stretch(0, M, 64 * K), 0, M), None);
     }
 

@@ -1,11 +1,11 @@
-//! Large holes of files get memory when they are touched, not before
+//! Large holes of files, which get memory when they are touched and not before
 //! (docs/adr/0048-program-memory.md).
 //!
-//! A mapping shows an empty file there, so that a touch is SIGBUS; before a program sees that
-//! signal, a piece of the hole gets memory and is mapped. To the kernel such addresses are bad,
-//! too. So while a process has any, every call that is given memory is checked, and the holes that
-//! its pointers lead to get memory first: not after it has failed, because a call may have done
-//! half by then, and a datagram would be gone.
+//! The mapping shows an empty file there, so that a touch is SIGBUS. Before the program sees that
+//! signal, a piece of the hole gets memory and is mapped. The kernel can't use such addresses
+//! either. So while a process has any, each call with pointers to memory is checked, and the holes
+//! that they name get memory before the call: after a failure it would be too late, because half of
+//! the call may be done, and a datagram would be gone.
 
 use std::sync::atomic::Ordering;
 
@@ -21,11 +21,11 @@ use crate::maps::stretch::Stretch;
 use crate::maps::table::Table;
 use crate::program::{self, IO_MAX};
 
-/// Buffers of one call that are looked at, as many as the kernel takes.
+/// The most buffers of one call that are examined, as many as the kernel takes.
 const BUFFERS_MAX: u64 = 1024;
 
 impl Table {
-    /// Has what was touched show what its file has there; a hole gets memory.
+    /// Lets the touched page show its part of the file; a hole gets memory.
     pub fn fill(&mut self, page: u64) -> bool {
         let found = self.within(page, page + 1).find(|found| found.waits());
         let (Some(stretch), Some(fs)) = (found.cloned(), pool::attached()) else {
@@ -37,7 +37,7 @@ impl Table {
         let Some(piece) = stretch.piece(page, attr.size) else {
             return false;
         };
-        // One page, where the pool has no more.
+        // The pool has no space for more than one page.
         let touched = page - stretch.start;
         let filled = [piece, (touched, touched + PAGE)]
             .into_iter()
@@ -58,7 +58,7 @@ impl Table {
                 return;
             };
             let page = at.max(shown);
-            // Past the end of the file there is no memory to give, either.
+            // There is no memory to give behind the end of the file.
             at = if page < end.min(behind) && self.fill(page) {
                 page + PAGE
             } else {
@@ -68,8 +68,8 @@ impl Table {
     }
 }
 
-/// Gives a piece of a hole memory, and has it shown. Answers how much there was: others
-/// may have cut the file by now.
+/// Gives a piece of a hole memory and shows it. Returns the bytes shown, which may be fewer if
+/// others have truncated the file.
 fn show_piece(fs: &Fs, stretch: &Stretch, (from, to): (u64, u64)) -> Option<(u64, u64)> {
     let (at, len) = (stretch.at + from, to - from);
     let runs = fs.blocks(stretch.ino, at, len, len).ok()?;
@@ -82,7 +82,7 @@ fn show_piece(fs: &Fs, stretch: &Stretch, (from, to): (u64, u64)) -> Option<(u64
     Some((from, from + there.min(len)))
 }
 
-/// Before a call of the program's: the memory that it names is there.
+/// Provides the memory that a call of the program names.
 #[inline]
 pub(crate) fn before(number: i64, args: &[u64; 6]) {
     if LAZY.load(Ordering::Relaxed) != 0 && !is_about_addresses(number) {
@@ -90,7 +90,7 @@ pub(crate) fn before(number: i64, args: &[u64; 6]) {
     }
 }
 
-/// Calls that name addresses and do not touch what is there.
+/// Returns whether a call names addresses without touching their memory.
 fn is_about_addresses(number: i64) -> bool {
     let calls = [
         libc::SYS_mmap,
@@ -112,8 +112,8 @@ fn is_about_addresses(number: i64) -> bool {
     calls.contains(&number)
 }
 
-/// Gives memory to holes that the arguments point to: as many bytes as the next argument says, if
-/// that can be a length. The buffers in structures that some calls take get it, too.
+/// Gives memory to holes that the arguments point to, for as many bytes as the next argument says,
+/// if it can be a length. The buffers in structures of some calls get memory too.
 #[cold]
 fn provide_for(number: i64, args: &[u64; 6]) {
     for (at, &address) in args.iter().enumerate() {
@@ -141,7 +141,7 @@ fn provide_for(number: i64, args: &[u64; 6]) {
     }
 }
 
-/// The buffers of an array of struct iovec.
+/// Provides the buffers of an array of struct iovec.
 fn buffers(vectors: u64, count: u64) {
     for index in 0..count.min(BUFFERS_MAX) {
         let Ok([address, bytes]) = program::read::<[u64; 2]>(vectors.wrapping_add(index * 16))
@@ -152,7 +152,7 @@ fn buffers(vectors: u64, count: u64) {
     }
 }
 
-/// The buffers of a struct msghdr.
+/// Provides the buffers of a struct msghdr.
 fn message(header: u64) {
     if let Ok([name, name_bytes, vectors, count, control, control_bytes]) =
         program::read::<[u64; 6]>(header)
@@ -163,10 +163,10 @@ fn message(header: u64) {
     }
 }
 
-/// The buffers of the control blocks of libaio, to which an array points.
+/// Provides the buffers of an array of pointers to libaio's control blocks.
 fn requests(blocks: u64, count: u64) {
-    /// The offsets in a struct iocb of its operation, and of its buffer and bytes, or its vectors
-    /// and their number.
+    /// The offsets in a struct iocb of the operation, of the buffer and its bytes, or of the
+    /// vectors and their count.
     const OPERATION: u64 = 16;
     const BUFFER: u64 = 24;
     const VECTORED: [u16; 2] = [7, 8];

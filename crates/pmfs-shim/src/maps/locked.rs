@@ -1,9 +1,9 @@
-//! mlockall(2): the program's memory is to stay in memory. The pool's mapping and this library's
-//! tables do not belong to it: all of the pool would be read in and held, and an ordinary user's
-//! limit is far below. So each of the program's mappings is locked by itself.
+//! mlockall(2): the program's memory must stay in memory. The pool's mapping and this library's
+//! tables are excepted: otherwise all of the pool would be read in and locked, far above an
+//! ordinary user's limit. So each of the program's mappings is locked by itself.
 //!
 //! The kernel locks later mappings. So the pool is attached before: its mapping would be one of
-//! these.
+//! them.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ const ON_FAULT: u64 = 4;
 /// One line of /proc/self/maps.
 struct Mapped {
     addresses: Range<u64>,
-    /// A store makes a page of this process's own.
+    /// A store copies the page for this process.
     is_copied: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn lock_all(args: [u64; 6]) -> Verdict {
         return Verdict::Pass;
     }
     if flags & FUTURE != 0 {
-        // If it can't be had, the kernel has nothing of it to lock.
+        // Without the pool there is nothing of it to lock.
         let _ = pool::get();
     }
     let Some(all) = mapped() else {
@@ -49,7 +49,7 @@ fn lock(flags: u64, all: &[Mapped]) -> Answer {
     if flags & CURRENT != 0 {
         allow(all)?;
     }
-    // Also forgets that what comes is to be locked.
+    // This also cancels the locking of later mappings.
     kernel::plain(libc::SYS_munlockall, &[]);
     if flags & FUTURE != 0 {
         kernel_answer(kernel::plain(libc::SYS_mlockall, &[flags & !CURRENT]))?;
@@ -68,8 +68,7 @@ fn lock(flags: u64, all: &[Mapped]) -> Answer {
     {
         let (start, bytes) = (addresses.start, addresses.end - addresses.start);
         let on_fault = libc::MLOCK_ONFAULT.into();
-        // The kernel does the same: some mappings can't be locked, and some not be read in, and
-        // nobody is told.
+        // The kernel does the same: it reports no mapping that can't be locked or read in.
         kernel::plain(libc::SYS_mlock2, &[start, bytes, on_fault]);
         if at_once {
             let advice = if *is_copied {
@@ -83,7 +82,7 @@ fn lock(flags: u64, all: &[Mapped]) -> Answer {
     Ok(0)
 }
 
-/// Judges as the kernel would.
+/// Checks as the kernel would.
 ///
 /// # Errors
 /// EPERM, ENOMEM.
@@ -108,8 +107,8 @@ fn allow(all: &[Mapped]) -> Result<(), i32> {
     }
 }
 
-/// The mappings of this process, but for the pool and this library's tables; `None` if they can't
-/// be read.
+/// The mappings of this process without the pool and this library's tables; `None` if they can't be
+/// read.
 fn mapped() -> Option<Vec<Mapped>> {
     let text = spare::text_of("/proc/self/maps");
     if text.is_empty() {

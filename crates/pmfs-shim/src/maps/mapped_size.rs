@@ -1,7 +1,7 @@
-//! Files that this program has mapped, and has made longer or shorter since.
+//! Files that this program has mapped, and has lengthened or shortened since.
 //!
-//! The kernel lets a mapping be touched as far as it takes the file to go, and what is
-//! done in the process it does not see: so it is told to look.
+//! The kernel allows touches up to the size that it knows, and does not see changes made in the
+//! process: so it is told to look.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ use crate::maps::shown;
 use crate::own::kernel::{self, PATH};
 use crate::own::mountless;
 
-/// A bit for each inode that was mapped, and for some that were not.
+/// A bit for each inode that was mapped; other inodes may share it.
 static MAPPED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 const WORDS: usize = 64;
 
@@ -22,7 +22,7 @@ fn place(ino: Ino) -> (&'static AtomicU64, u64) {
     (&MAPPED[ino as usize / 64 % WORDS], 1 << (ino % 64))
 }
 
-/// The file is mapped from now on.
+/// Notes that the file is mapped.
 pub(crate) fn note(ino: Ino) {
     let (word, bit) = place(ino);
     word.fetch_or(bit, Ordering::Relaxed);
@@ -34,7 +34,7 @@ fn may_be(ino: Ino) -> bool {
     word.load(Ordering::Relaxed) & bit != 0
 }
 
-/// It may be longer now.
+/// Notes that the file may be longer.
 #[inline]
 pub(crate) fn changed(ino: Ino) {
     if may_be(ino) {
@@ -42,7 +42,7 @@ pub(crate) fn changed(ino: Ino) {
     }
 }
 
-/// A file before a call that may make it longer, if it matters.
+/// The size of a mapped file before a call that may lengthen it.
 pub(crate) struct Before(Option<(Ino, u64)>);
 
 impl Before {
@@ -51,7 +51,7 @@ impl Before {
         Before(if may_be(ino) { size(ino) } else { None })
     }
 
-    /// The call is over.
+    /// Compares after the call.
     #[inline]
     pub fn compare(self) {
         if let Some((ino, before)) = self.0
@@ -71,7 +71,7 @@ fn size(ino: Ino) -> Option<(Ino, u64)> {
 #[cold]
 fn peek(ino: Ino) {
     if shown::follow(ino) || mountless::is() {
-        // No kernel has pages of it.
+        // No kernel has pages of the file.
         return;
     }
     // SAFETY: a structure of numbers.

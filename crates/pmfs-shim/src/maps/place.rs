@@ -1,4 +1,4 @@
-//! Putting things at addresses: blocks of the pool, or nothing.
+//! Mapping at given addresses: blocks of the pool, or an empty file.
 
 use libc::{
     MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE,
@@ -16,24 +16,24 @@ use crate::own::kernel;
 /// Bytes of a page.
 pub(super) const PAGE: u64 = 4096;
 
-/// The alignment with which the kernel can map large pages, unless all those of the
-/// medium are larger.
+/// The alignment with which the kernel can map large pages, unless all pages of the medium are
+/// larger.
 const LARGE: u64 = 2 << 20;
 
-/// The pages that the pool's medium is mapped by: 4 KiB; on hugetlbfs and most DAX
-/// devices 2 MiB or 1 GiB, and nothing less.
+/// The page size of the pool's medium: 4 KiB; on hugetlbfs and most DAX devices 2 MiB or 1 GiB, and
+/// no less.
 pub(super) fn page() -> u64 {
     pool::attached().map_or(PAGE, |fs| fs.mapping().medium().page_size)
 }
 
-/// Returns whether stores to the medium are durable once they are flushed from the caches: MAP_SYNC
-/// can be had, or holds anyway.
+/// Returns whether stores are durable once they are flushed from the caches: MAP_SYNC is available,
+/// or its promise holds anyway.
 pub(super) fn is_synchronous() -> bool {
     let kind = pool::attached().map(|fs| fs.mapping().medium().kind);
     matches!(kind, Some(MediumKind::FsDax | MediumKind::DevDax))
 }
 
-/// Returns whether all these are whole pages of the medium.
+/// Returns whether all of these are multiples of the medium's page size.
 pub(super) fn are_whole(all: &[u64]) -> bool {
     let page = page();
     all.iter().all(|bytes| bytes.is_multiple_of(page))
@@ -45,7 +45,7 @@ pub(super) fn fits(bytes: u64, runs: &[BlockRun]) -> bool {
     page() == PAGE || runs.iter().all(whole) && runs.iter().map(|run| run.len).sum::<u64>() == bytes
 }
 
-/// The arguments by which a mapping was asked for.
+/// The arguments of a mapping.
 pub(super) struct How {
     pub protection: u64,
     pub shared: bool,
@@ -60,7 +60,7 @@ fn map(at: u64, bytes: u64, protection: u64, flags: u64, file: i32, from: u64) -
     kernel_answer(unsafe { kernel::call(libc::SYS_mmap, args) })
 }
 
-/// Sets whether a child that is forked next gets the memory at these addresses.
+/// Sets whether a child forked later gets the memory at these addresses.
 pub(super) fn for_children(at: u64, bytes: u64, gets: bool) {
     let advice = if gets {
         libc::MADV_DOFORK
@@ -71,14 +71,14 @@ pub(super) fn for_children(at: u64, bytes: u64, gets: bool) {
     unsafe { kernel::call(libc::SYS_madvise, [at, bytes, advice as u64, 0, 0, 0]) };
 }
 
-/// Takes what is at these addresses away.
+/// Unmaps these addresses.
 pub(super) fn remove(at: u64, bytes: u64) {
     // SAFETY: addresses of ours, or that the program gives up.
     unsafe { kernel::call(libc::SYS_munmap, [at, bytes, 0, 0, 0, 0]) };
 }
 
-/// Addresses for a mapping: where the program says, else where `first`, a place in the
-/// pool, can be mapped with large pages.
+/// Reserves addresses: where the program says, else where `first`, a place in the pool, can be
+/// mapped with large pages.
 pub(super) fn reserve(at: u64, bytes: u64, flags: u64, first: Option<u64>) -> Answer {
     const WHERE: u64 = (MAP_FIXED | libc::MAP_FIXED_NOREPLACE | libc::MAP_32BIT) as u64;
     let kind = (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE) as u64 | flags & WHERE;
@@ -99,8 +99,8 @@ pub(super) fn reserve(at: u64, bytes: u64, flags: u64, first: Option<u64>) -> An
     Ok(start)
 }
 
-/// Has addresses from `to` on show the bytes `at..at + len` of a file whose blocks are these.
-/// A child that is made past the library has no pin, so it is not to have this memory either.
+/// Maps the bytes `at..at + len` of a file with these blocks at addresses from `to` on. A child
+/// forked without the library has no pin, so it does not get this memory.
 pub(super) fn blocks(to: u64, (at, len): (u64, u64), runs: &[BlockRun], how: &How) -> Answer {
     kept::POOL.with(pool_file, |file| blocks_of(file, to, (at, len), runs, how))
 }
@@ -108,7 +108,7 @@ pub(super) fn blocks(to: u64, (at, len): (u64, u64), runs: &[BlockRun], how: &Ho
 fn blocks_of(file: i32, to: u64, (at, len): (u64, u64), runs: &[BlockRun], how: &How) -> Answer {
     let kind = match pool::attached().map(|fs| fs.mapping().medium().kind) {
         _ if !how.shared => MAP_PRIVATE,
-        // The pool itself is mapped so.
+        // The pool itself is mapped in the same way.
         Some(MediumKind::FsDax) => MAP_SHARED_VALIDATE | MAP_SYNC,
         _ => MAP_SHARED,
     };
@@ -121,12 +121,12 @@ fn blocks_of(file: i32, to: u64, (at, len): (u64, u64), runs: &[BlockRun], how: 
         end = there + bytes;
         Ok(())
     });
-    // Also of what came before one that failed.
+    // The pieces before a failed one are included.
     for_children(to, end - to, false);
     mapped.map(|()| to)
 }
 
-/// Has these addresses show an empty file.
+/// Maps an empty file at these addresses.
 pub(super) fn nothing(at: u64, bytes: u64, protection: u64) -> Answer {
     let flags = (MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED) as u64;
     kept::EMPTY.with(empty_file, |file| {
@@ -153,7 +153,7 @@ fn pool_file() -> Result<i32, i32> {
     Err(libc::ENODEV)
 }
 
-/// An empty file that stays so.
+/// The empty file.
 fn empty_file() -> Result<i32, i32> {
     let flags = u64::from(libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
     let args = [kernel::PATH, flags, 0, 0, 0, 0];

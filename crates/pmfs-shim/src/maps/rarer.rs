@@ -1,12 +1,12 @@
-//! Calls on addresses that few programs make. A call that reaches the kernel with an address of
-//! ours is done to the pool's own file there, at an offset that the program knows nothing of. So
-//! each one is served, or passed because it can't do any harm, or refused.
+//! Calls on addresses that few programs make. The kernel would execute a call on an address of the
+//! pool at an offset of the pool's file, of which the program knows nothing. So each call is
+//! served, or passed because it does no harm, or refused.
 //!
-//! Passed, as they change how memory is had and not what is in it: mbind, set_mempolicy_home_node,
-//! move_pages, migrate_pages, mincore, munlock, get_mempolicy, userfaultfd (the memory it fills is
-//! the program's to store to), map_shadow_stack (never over something), process_vm_readv and
-//! process_vm_writev, futexes. Calls that lock are in `locked`; io_uring is refused when it is set
-//! up.
+//! Passed, because they change how memory is provided and not its content: mbind,
+//! set_mempolicy_home_node, move_pages, migrate_pages, mincore, munlock, get_mempolicy, userfaultfd
+//! (the program may store to the memory that it fills), map_shadow_stack (never over another
+//! mapping), process_vm_readv and process_vm_writev, futexes. Calls that lock are in `locked`;
+//! io_uring is refused when it is set up.
 
 use libc::{EINVAL, ENOMEM, ENOSYS, MAP_FIXED, MAP_SHARED};
 
@@ -21,12 +21,12 @@ use crate::program;
 /// The most vectors that the kernel takes.
 const VECTORS_MAX: u64 = 1024;
 
-/// Returns whether any of these addresses show a file of ours.
+/// Returns whether any of these addresses show a file of the pool.
 fn meets(at: u64, bytes: u64) -> bool {
     any() && table().overlaps(at, end_of(at, bytes))
 }
 
-/// remap_file_pages(2): other bytes of the file that is mapped there.
+/// Serves remap_file_pages(2): other bytes of the file that is mapped there.
 pub(crate) fn remap(args: [u64; 6]) -> Verdict {
     let [at, bytes, protection, page, ..] = args;
     let (at, bytes) = (at / PAGE * PAGE, bytes / PAGE * PAGE);
@@ -43,13 +43,13 @@ pub(crate) fn remap(args: [u64; 6]) -> Verdict {
         let offset = page.checked_mul(PAGE).ok_or(EINVAL)?;
         let flags = (MAP_SHARED | MAP_FIXED) as u64;
         let wish = [at, bytes, stretch.protection, flags, u64::MAX, offset];
-        // The mount's pages beside the pool's own would not be the same file.
+        // Pages of the mount beside the pool's own would be another copy of the file.
         mmap(&file, wish)?.map(|_| 0).ok_or(ENOMEM)
     };
     Verdict::done(remapped())
 }
 
-/// mseal(2): the library could not take away any more what the file has given up.
+/// Refuses mseal(2): the library could no longer unmap blocks that the file has given up.
 pub(crate) fn seal(args: [u64; 6]) -> Verdict {
     match meets(args[0], args[1]) {
         true => Verdict::done(Err(ENOSYS)),
@@ -57,9 +57,9 @@ pub(crate) fn seal(args: [u64; 6]) -> Verdict {
     }
 }
 
-/// shmat(2), which may come in place of what is mapped.
+/// Serves shmat(2), which may replace a mapping of the pool.
 pub(crate) fn attach_segment(args: [u64; 6]) -> Verdict {
-    /// Words of struct shmid64_ds; where it has the segment's bytes.
+    /// The words of struct shmid64_ds, and the one with the segment's bytes.
     const WORDS: usize = 14;
     const BYTES: usize = 6;
     let [segment, at, flags, ..] = args;
@@ -91,8 +91,8 @@ fn vectors(at: u64, count: u64) -> Result<Vec<[u64; 2]>, i32> {
     (0..count).map(vector).collect()
 }
 
-/// vmsplice(2) into a pipe: pages that stay in it would be the pool's, and another
-/// file's once this one has given them up. So the pipe gets a copy.
+/// Serves vmsplice(2) into a pipe with a copy: the pool's own pages would stay in the pipe after
+/// another file has got them.
 pub(crate) fn give_to_pipe(call: &mut Call) -> Verdict {
     const RWF_NOWAIT: u64 = 8;
     if !any() {
@@ -120,7 +120,7 @@ pub(crate) fn give_to_pipe(call: &mut Call) -> Verdict {
     Verdict::Pass
 }
 
-/// process_madvise(2), of this process's own memory: as madvise, one vector after the other.
+/// Serves process_madvise(2) of this process's own memory, as madvise for each vector.
 pub(crate) fn advise_by_vectors(args: [u64; 6]) -> Verdict {
     let [process, at, count, advice, flags, _] = args;
     if !any() || flags != 0 || !is_this_process(process) {
@@ -150,7 +150,7 @@ pub(crate) fn advise_by_vectors(args: [u64; 6]) -> Verdict {
     Verdict::done(Ok(done))
 }
 
-/// Returns whether a descriptor of a process is of this one.
+/// Returns whether a descriptor of a process stands for this process.
 fn is_this_process(process: u64) -> bool {
     /// PIDFD_SELF_THREAD_GROUP and PIDFD_SELF_THREAD.
     const SELF: std::ops::RangeInclusive<i32> = -10001..=-10000;

@@ -24,17 +24,17 @@ pub(crate) fn any() -> bool {
     COUNT.load(Ordering::Relaxed) != 0
 }
 
-/// A number that no kernel has a call for; it is made by [`fault`], with a word that
-/// nobody else uses.
+/// A number without a call in any kernel. [`fault`] uses it, with a word that no other caller
+/// knows.
 pub(crate) const FAULT: i64 = libc::SYS_vserver;
 const WORD: u64 = 0x706d_6673_2066_696c;
-/// Touches in a row of an address that shows its file, by one thread, which fail all
-/// the same: then the program is told.
+/// The most failed touches in a row by one thread of an address that shows its file; after them the
+/// program gets the signal.
 const FAULTS_MAX: u32 = 16;
 
-/// A touch of `address` was SIGBUS, or a store SIGSEGV. Whether the mapping takes it
-/// now. On a thread that is in the program's code, on whatever stack: so the work is
-/// done behind a call like any other.
+/// Handles a touch of `address` that was SIGBUS, or a store that was SIGSEGV. Returns whether the
+/// mapping allows it now. The thread runs the program's code on any stack, so the work is done
+/// behind a call like any other.
 pub(crate) fn fault(address: u64) -> bool {
     if !any() {
         return false;
@@ -50,7 +50,7 @@ pub(crate) fn fault(address: u64) -> bool {
     shown
 }
 
-/// The other end of [`fault`].
+/// Serves the call that [`fault`] makes.
 pub(crate) fn serve_fault(args: [u64; 6], room: &mut Inner) -> Verdict {
     if args[1] != WORD {
         return Verdict::Pass;
@@ -60,26 +60,26 @@ pub(crate) fn serve_fault(args: [u64; 6], room: &mut Inner) -> Verdict {
     let times = if last == address { times + 1 } else { 1 };
     room.fault = (address, times);
     let mut table = table();
-    // Another thread may have been here first. Where it stays in vain, the medium is gone.
+    // Another thread may have mapped it already. If the touch keeps failing, the medium is gone.
     let again = times < FAULTS_MAX && table.is_shown(address);
     let shown = again || table.serves(address);
     Verdict::done(if shown { Ok(0) } else { Err(libc::EFAULT) })
 }
 
-/// The program's memory was not there for a call: whether some of it is now.
+/// Returns whether some memory that a call of the program did not find is there now.
 #[cold]
 pub(crate) fn follow_all() -> bool {
     // A store that met an msync has waited for it here.
     table().follow_all() || may_wait()
 }
 
-/// The file may have another size. Whether its own blocks are what is mapped.
+/// Follows a change of the file's size. Returns whether its own blocks are mapped.
 pub(crate) fn follow(ino: Ino) -> bool {
     any() && table().follow(ino)
 }
 
-/// At the end of the process. `false`: other threads may still store to what is mapped,
-/// so the pool is left as by a process that was killed, whose pins end with its memory.
+/// Ends all mappings at the end of the process. `false`: other threads may still store to them, so
+/// the pool is left as by a killed process, whose pins end with its memory.
 pub(crate) fn leave() -> bool {
     if !any() {
         return true;
@@ -93,14 +93,14 @@ pub(crate) fn leave() -> bool {
     true
 }
 
-/// Around a fork that was prepared: the child gets what is mapped.
+/// Sets whether the child gets the mappings, around a prepared fork.
 pub(crate) fn for_children(gets: bool) {
     if any() {
         table().for_children(gets);
     }
 }
 
-/// In a child that has nothing of the pool.
+/// Forgets all mappings, in a child that has nothing of the pool.
 pub(crate) fn forget() {
     let mut table = table();
     *table = Table::new();
@@ -108,7 +108,7 @@ pub(crate) fn forget() {
     COUNT.store(0, Ordering::Relaxed);
 }
 
-/// The number of this process's threads; 0 if it can't be read.
+/// The count of this process's threads; 0 if it can't be read.
 fn threads() -> u64 {
     // SAFETY: a structure of numbers.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -118,8 +118,8 @@ fn threads() -> u64 {
     std::hint::black_box(stat).st_nlink.saturating_sub(2)
 }
 
-/// Refuses a write while stores of the program to the file are kept apart: no write may come
-/// between.
+/// Refuses a write while the program's stores to the file wait for msync: no write may come between
+/// them.
 ///
 /// # Errors
 /// EBUSY.

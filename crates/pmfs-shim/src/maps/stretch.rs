@@ -1,4 +1,4 @@
-//! Addresses that show a file of ours.
+//! Addresses that show a file of the pool.
 
 use pmfs::{FileId, Ino, Shown};
 
@@ -18,11 +18,11 @@ pub(super) struct Stretch {
     /// PROT_*.
     pub protection: u64,
     pub shared: bool,
-    /// Stores go to the file, or may.
+    /// Stores reach the file, or may be allowed to later.
     pub writes: bool,
-    /// They do with msync.
+    /// Stores reach the file at msync.
     pub apart: bool,
-    /// Holes get memory when they are touched: what is not shown may be one, too.
+    /// Holes get memory when they are touched; bytes that are not shown may be holes too.
     pub lazy: bool,
 }
 
@@ -43,19 +43,18 @@ impl Stretch {
         }
     }
 
-    /// Returns whether holes may get memory later: not where pages may be the process's own copies.
+    /// Returns whether holes may get memory later: not where pages may be private copies.
     pub fn may_be_lazy(&self) -> bool {
         self.shared && !self.apart && place::page() == PAGE
     }
 
-    /// Returns whether the other one shows the bytes behind this one's, at the addresses behind
-    /// this one's, in the same way.
+    /// Returns whether `next` shows the following bytes at the following addresses in the same way.
     pub fn goes_on_in(&self, next: &Stretch) -> bool {
         self.shown == self.len() && self.is_followed_by(next)
     }
 
-    /// Returns whether the other one is of the bytes behind this one's, at the addresses behind
-    /// this one's, in the same way.
+    /// Returns whether `next` belongs to the following bytes at the following addresses in the same
+    /// way.
     pub fn is_followed_by(&self, next: &Stretch) -> bool {
         let as_if = Stretch {
             shown: next.shown,
@@ -65,7 +64,7 @@ impl Stretch {
         as_if == *next
     }
 
-    /// The same stretch in the engine's terms.
+    /// The stretch in the engine's terms.
     pub fn as_shown(&self) -> Shown {
         Shown {
             address: self.start as usize,
@@ -74,10 +73,10 @@ impl Stretch {
         }
     }
 
-    /// The file, as a descriptor by which it could be mapped so.
+    /// The file, as a descriptor with which it could be mapped so.
     pub fn as_file(&self) -> Descriptor {
         Descriptor {
-            // No open file; any number but 0.
+            // There is no open file: any number but 0.
             file: FileId::from_number(u64::MAX),
             ino: self.ino,
             access: if self.writes {
@@ -90,7 +89,7 @@ impl Stretch {
         }
     }
 
-    /// The arguments by which it was asked for.
+    /// The arguments of the mapping.
     pub fn how(&self) -> How {
         How {
             protection: self.protection,

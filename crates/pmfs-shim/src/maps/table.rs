@@ -1,4 +1,4 @@
-//! The table of what is mapped where.
+//! The table of mappings.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::maps::stretch::Stretch;
 pub(super) static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 impl Stretch {
-    /// Has it show what the file has by now, or no longer more than that.
+    /// Lets the stretch show all bytes that the file has now, and no more.
     pub fn follow(&mut self) -> bool {
         let Some(fs) = pool::attached() else {
             return false;
@@ -49,8 +49,8 @@ impl Stretch {
         true
     }
 
-    /// The file's times, after stores that nobody saw; and the stores themselves, if
-    /// they were kept apart.
+    /// Updates the file's times after stores that were not seen, and hands over stores that were
+    /// kept.
     pub fn touch(&self) {
         if self.apart {
             if let Err(errno) = apart::sync(std::slice::from_ref(self)) {
@@ -65,7 +65,7 @@ impl Stretch {
     }
 }
 
-/// By their first address; none overlaps another.
+/// The stretches by their first address; none overlaps another.
 pub(super) struct Table(BTreeMap<u64, Stretch>);
 
 impl Table {
@@ -77,7 +77,7 @@ impl Table {
         COUNT.store(self.0.len(), Ordering::Relaxed);
     }
 
-    /// The stretches at any of these addresses.
+    /// The stretches that overlap these addresses.
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = &Stretch> {
         let first = self
             .0
@@ -94,12 +94,12 @@ impl Table {
         self.within(start, end).next().is_some()
     }
 
-    /// Returns whether anything shows the file.
+    /// Returns whether any stretch shows the file.
     pub fn shows(&self, ino: Ino) -> bool {
         self.0.values().any(|stretch| stretch.ino == ino)
     }
 
-    /// Returns whether anything shows a part of the file.
+    /// Returns whether any stretch shows a part of the file.
     pub fn shows_part(&self, ino: Ino, at: u64, bytes: u64) -> bool {
         let meets = |stretch: &Stretch| {
             stretch.ino == ino && stretch.at < at + bytes && at < stretch.at + stretch.len()
@@ -115,7 +115,7 @@ impl Table {
             .collect()
     }
 
-    /// Returns whether stores to the file are kept until msync.
+    /// Returns whether stores to the file wait for msync.
     pub fn is_apart(&self, ino: Ino) -> bool {
         self.0
             .values()
@@ -128,7 +128,8 @@ impl Table {
         self.count();
     }
 
-    /// Adds a stretch that shows these blocks of its file, holes between them if it is lazy.
+    /// Adds a stretch that shows these blocks of its file, and the holes between them if it is
+    /// lazy.
     pub fn add_all(&mut self, stretch: Stretch, runs: &[BlockRun]) {
         if stretch.lazy {
             let parts = stretch.in_parts(runs);
@@ -139,8 +140,8 @@ impl Table {
         }
     }
 
-    /// The stretches that show all of these addresses in one way and in a row, joined to one, which
-    /// shows the bytes of the first part.
+    /// The stretches that show all of these addresses in a row and in one way, joined. The result
+    /// shows the bytes of the first one.
     pub fn whole(&self, start: u64, end: u64) -> Option<Stretch> {
         let mut parts = self.within(start, end);
         let mut whole = parts.next().filter(|first| first.start <= start)?.clone();
@@ -153,8 +154,8 @@ impl Table {
         (end <= whole.end).then_some(whole)
     }
 
-    /// These addresses, of one stretch, show their file from now on. They become one
-    /// with those beside them that do.
+    /// Notes that these addresses, of one stretch, show their file. They are joined with adjacent
+    /// ones that do.
     pub fn shows_now(&mut self, start: u64, end: u64) {
         for mut part in self.cut(start, end) {
             part.shown = part.len();
@@ -177,12 +178,12 @@ impl Table {
         }
     }
 
-    /// Keeps in mind where holes wait for memory.
+    /// Notes where holes wait for memory.
     pub fn note_holes(&self) {
         holes::note_all(self.0.values());
     }
 
-    /// Takes these addresses out; what is at their edges stays beside them.
+    /// Removes these addresses from the table; the parts at the edges stay.
     pub fn take(&mut self, start: u64, end: u64) -> Vec<Stretch> {
         let taken = self.cut(start, end);
         self.count();
@@ -209,7 +210,7 @@ impl Table {
         taken
     }
 
-    /// Lets go of the files of what was taken out, where nothing shows them any more.
+    /// Releases the files of removed stretches that no address shows any more.
     pub fn let_go(&self, taken: &[Stretch]) {
         let mut seen = Vec::new();
         for stretch in taken {
@@ -220,7 +221,7 @@ impl Table {
         }
     }
 
-    /// Returns whether what was done at an address and failed is to be done again.
+    /// Returns whether a failed access to an address must be repeated.
     pub fn serves(&mut self, address: u64) -> bool {
         let found = self.0.range(..=address).next_back();
         let waited = found.is_some_and(|(_, stretch)| {
@@ -229,13 +230,13 @@ impl Table {
         waited || self.show(address)
     }
 
-    /// Returns whether an address shows what its file has there.
+    /// Returns whether an address shows its part of the file.
     pub fn is_shown(&self, address: u64) -> bool {
         let shows = |stretch: &Stretch| address < stretch.start + stretch.shown;
         self.within(address, address + 1).any(shows)
     }
 
-    /// Has an address show what its file has there.
+    /// Lets an address show its part of the file.
     pub fn show(&mut self, address: u64) -> bool {
         let found = self.0.range_mut(..=address).next_back();
         let Some(stretch) = found.map(|(_, stretch)| stretch) else {
@@ -243,7 +244,7 @@ impl Table {
         };
         let page = address & !(PAGE - 1);
         if address >= stretch.end || page < stretch.start + stretch.shown {
-            // Another's; or the medium is gone from under it.
+            // The address is not in the table, or the medium below it is gone.
             return false;
         }
         stretch.follow();
@@ -293,7 +294,7 @@ impl Table {
     }
 }
 
-/// The end of a file's pin and hold, once nothing shows it.
+/// Ends the pin and the hold of a file that no address shows any more.
 pub(super) fn let_go(ino: Ino) {
     if let Some(fs) = pool::attached() {
         let _ = fs.unpin(ino);
@@ -358,7 +359,7 @@ mod tests {
         assert_eq!(all(&table), apart);
         table.shows_now(0x2000, 0x4000);
         assert_eq!(all(&table)[0], (0x1000, 0x9000, 0x5000));
-        // The stretch after it is of another place in the file.
+        // The next stretch shows another place of the file.
         table.shows_now(0x6000, 0x9000);
         assert_eq!(
             all(&table),

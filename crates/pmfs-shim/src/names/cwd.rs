@@ -1,9 +1,9 @@
 //! The working directory.
 //!
-//! With a mount the kernel's is the same, and here is only what is known of it. Without one
-//! the kernel can't stand in the pool: as long as the program does, the kernel's is parked
-//! in a directory that was removed, where every name is ENOENT. The program's own is an
-//! open file of the pool's then, which children and the next program get with the others.
+//! With a mount, the kernel's directory is the program's, and this module caches what is known of
+//! it. Without one, the kernel can't be in the pool: while the program is, the kernel's directory
+//! is a removed one, where every name is ENOENT. The program's directory is then an open file of
+//! the pool, which children and the next program inherit with the others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,20 +19,21 @@ use crate::own::mountless;
 use crate::thread::{Inner, PATH_MAX};
 use pmfs_posix::names::is_dir;
 
-/// Unknown, elsewhere, or an inode of the pool. Elsewhere: in the upper half, if it lies
-/// above the pool's directory, where in that one's path the names begin that lead there.
+/// The directory: unknown, elsewhere, or an inode of the pool. Elsewhere: if it lies above the
+/// pool's directory, the upper half has the position in that directory's path of the names that
+/// lead there.
 static CWD: AtomicU64 = AtomicU64::new(UNKNOWN);
 const UNKNOWN: u64 = 0;
 const ELSEWHERE: u64 = 1;
 const ABOVE_SHIFT: u32 = 32;
 
-/// Without a mount: the open file that keeps it; 0: the kernel's counts.
+/// Without a mount, the open file that keeps the directory; 0: the kernel's directory counts.
 static FILE: AtomicU64 = AtomicU64::new(0);
 
 /// The program's working directory.
 pub(crate) enum Cwd {
     Inside(Ino),
-    /// Above: these names of the pool's path lead into it.
+    /// A directory above the pool's: these names of the pool's path lead into the pool.
     Above(&'static [u8]),
     Elsewhere,
 }
@@ -54,12 +55,12 @@ fn put(room: &mut Inner, word: u64) {
     }
 }
 
-/// It has changed: to an inode of the pool, or to somewhere.
+/// Notes a change of the directory, to an inode of the pool or to an unknown place.
 pub(crate) fn set(room: &mut Inner, ino: Option<Ino>) {
     put(room, ino.unwrap_or(UNKNOWN));
 }
 
-/// The word that has the working directory.
+/// The word with the working directory.
 pub(crate) fn word() -> u64 {
     CWD.load(Ordering::Relaxed)
 }
@@ -79,7 +80,7 @@ pub(crate) fn get(room: &mut Inner) -> Cwd {
     Cwd::of(found)
 }
 
-/// The kernel's, as text in the third of the room's pages; its length.
+/// Puts the path of the kernel's directory on the third page of the room. Returns its length.
 fn kernels(room: &mut Inner) -> usize {
     let text = &mut room.paths[2];
     let at = text.as_mut_ptr().expose_provenance() as u64;
@@ -88,11 +89,11 @@ fn kernels(room: &mut Inner) -> usize {
     usize::try_from(len - 1).unwrap_or(0)
 }
 
-/// Asks the kernel: by name first, for that costs no request to the mount.
+/// Asks the kernel for the directory, by name first, which needs no request to the mount.
 fn peek(room: &mut Inner) -> u64 {
     let len = kernels(room);
     if len == 0 {
-        // Removed, or too deep for a name.
+        // The directory was removed, or is too deep for a name.
         return match mountless::is() {
             true => ELSEWHERE,
             false => mounted_here(),
@@ -119,7 +120,7 @@ fn mounted_here() -> u64 {
     // SAFETY: a structure of numbers.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
     let to = (&raw mut stat).expose_provenance() as u64;
-    // Device and inode are what the kernel knows of itself: no request to the mount.
+    // The kernel has device and inode in its own memory: no request to the mount.
     let flags = libc::AT_STATX_DONT_SYNC as u64;
     let args = [
         libc::AT_FDCWD as u64,
@@ -133,14 +134,15 @@ fn mounted_here() -> u64 {
     let stat = std::hint::black_box(stat);
     let device = libc::makedev(stat.stx_dev_major, stat.stx_dev_minor);
     if answer == 0 && device == config::get().device {
-        // The kernel's number of the root is the engine's: the mount translates.
+        // The kernel's number of the root is the engine's, because the mount translates.
         stat.stx_ino
     } else {
         ELSEWHERE
     }
 }
 
-/// A run that begins in the directory that stands for the pool, or what the kernel has below it.
+/// The word for a program that begins in the directory that stands for the pool, or in one of the
+/// kernel's below it.
 fn begin_inside(room: &mut Inner, names: &[u8]) -> Option<u64> {
     let fs = pool::get()?;
     let mut dir = fs.getattr(ROOT_INO).ok()?;
@@ -164,10 +166,10 @@ fn hold(fs: &Fs, dir: &Attr) -> Result<FileId, i32> {
         .map_err(errno)
 }
 
-/// Goes into the pool, without a mount.
+/// Makes a directory of the pool the working directory, without a mount.
 ///
 /// # Errors
-/// ENFILE; ENOENT: the directory is gone; EACCES: there is no place to park at.
+/// ENFILE; ENOENT: the directory was removed; EACCES: the kernel has no directory to wait in.
 pub(crate) fn enter(room: &mut Inner, fs: &Fs, dir: &Attr) -> Answer {
     let file = hold(fs, dir)?;
     if !matches!(get(room), Cwd::Inside(_))
@@ -199,7 +201,7 @@ fn close(fs: &Fs, file: u64) {
     }
 }
 
-/// The kernel has gone somewhere else: its own counts again.
+/// Notes that the kernel has left for another directory, which counts again.
 pub(crate) fn leave(room: &mut Inner) {
     put(room, UNKNOWN);
     let before = exchange(room, 0);
@@ -208,12 +210,12 @@ pub(crate) fn leave(room: &mut Inner) {
     }
 }
 
-/// Returns whether the program stands in the pool, and the kernel does not.
+/// Returns whether the program is in the pool and the kernel is not.
 pub(crate) fn is_apart(room: &Inner) -> bool {
     mountless::is() && matches!(Cwd::of(known(room)), Cwd::Inside(_))
 }
 
-/// The open file that keeps it, for a child and the next program.
+/// The open file that keeps the directory, for a child and the next program.
 pub(crate) fn file(room: &Inner) -> Option<(FileId, Ino)> {
     let Cwd::Inside(ino) = Cwd::of(known(room)) else {
         return None;
@@ -230,13 +232,13 @@ pub(crate) fn file(room: &Inner) -> Option<(FileId, Ino)> {
     (file != 0).then(|| (FileId::from_number(file), ino))
 }
 
-/// Takes the directory that the program before this one has handed over.
+/// Takes over the directory that the previous program has handed over.
 pub(crate) fn take(file: FileId, ino: Ino) {
     FILE.store(file.number(), Ordering::Relaxed);
     CWD.store(ino, Ordering::Relaxed);
 }
 
-/// In a child that a guest has forked: the guest's is the process's.
+/// Makes a guest's directory the process's, in a child that the guest has forked.
 pub(crate) fn apply_guest(room: &mut Inner) {
     let Some(word) = room.guest_cwd.take() else {
         return;
@@ -249,12 +251,12 @@ pub(crate) fn apply_guest(room: &mut Inner) {
     }
 }
 
-/// Returns whether one is kept, which a child has to be prepared for.
+/// Returns whether an open file keeps the directory, for which a child has to be prepared.
 pub(crate) fn is_kept() -> bool {
     FILE.load(Ordering::Relaxed) != 0
 }
 
-/// The directory's path: the kernel's in the room's third page, or the pool's.
+/// The directory's path: the kernel's, on the room's third page, or the pool's.
 ///
 /// # Errors
 /// ENOENT: it was removed.
@@ -273,7 +275,7 @@ pub(crate) fn text(room: &mut Inner) -> Result<Vec<u8>, i32> {
     Ok(room.paths[2][..len].to_vec())
 }
 
-/// Has the kernel stand in a directory that was removed, as was the one above it.
+/// Moves the kernel into a removed directory whose parent is removed too.
 fn park() -> Result<(), i32> {
     let above = config::get().pool.iter().rposition(|byte| *byte == b'/');
     let beside = &config::get().pool[..above.unwrap_or(0)];
@@ -282,7 +284,7 @@ fn park() -> Result<(), i32> {
         let outer = [base, outer.as_bytes(), b"\0"].concat();
         let inner = [&outer[..outer.len() - 1], b"/in\0"].concat();
         let call = |number, path: &[u8]| kernel::with_path(number, [PATH, 0o700, 0, 0, 0, 0], path);
-        // Only one that nobody else has made: these places are open to all.
+        // The directory must be new, because everybody may write in these places.
         if call(libc::SYS_mkdir, &outer) != 0 {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The program's own name, which `/proc/self/exe` leads to.
+//! The program's own name, the target of `/proc/self/exe`.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ pub(crate) fn own_name() -> Option<&'static [u8]> {
     OWN_NAME.get().map(Vec::as_slice)
 }
 
-/// It is called so, said the program before this one. Also the kernel is told, for ps.
+/// Keeps the name that the previous program has handed over, and tells it to the kernel, for ps.
 pub(crate) fn set_own_name(name: &[u8]) {
     let from = name.iter().rposition(|byte| *byte == b'/');
     let short = [&name[from.map_or(0, |at| at + 1)..], b"\0"].concat();

@@ -1,9 +1,8 @@
-//! The last names of open files that have none any more: a descriptor's link below /proc says
-//! `NAME (deleted)` of them, as the kernel has it.
+//! The last names of open files without a name: a descriptor's link below /proc says `NAME
+//! (deleted)` of them, as the kernel does.
 //!
-//! A call of this process that takes a name away notes it, if the file is open here. Names that
-//! other processes took away are not known, nor those from before exec: such a file is told by its
-//! number.
+//! A call of this process that removes a name notes it, if the file is open here. Names removed by
+//! other processes, or before exec, are unknown: such a file is shown by its number.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -13,10 +12,11 @@ use crate::descriptors;
 use crate::descriptors::promote;
 use crate::names::is_dir;
 
-/// The most names that are remembered: those of closed files go first, then the oldest.
+/// The most names that are kept. Those of closed files are dropped first, then the oldest.
 const COUNT: usize = 64;
 
-/// The number of an inode, and the generation that tells it from a later one of that number.
+/// The number of an inode, and the generation that distinguishes it from later inodes of the same
+/// number.
 type Who = (Ino, u32);
 
 fn who(attr: &Attr) -> Who {
@@ -25,15 +25,15 @@ fn who(attr: &Attr) -> Who {
 
 struct Gone {
     who: Who,
-    /// The directory, whose own name may change yet.
+    /// The directory, whose own name may still change.
     dir: Who,
-    /// The name in it; or a path, if directories on the way are gone too.
+    /// The name in the directory; or a path, if directories on the way are removed too.
     name: Vec<u8>,
 }
 
 static NAMES: Mutex<Vec<Gone>> = Mutex::new(Vec::new());
 
-/// Notes a name that was taken away; the attributes are of before.
+/// Notes a removed name; `attr` is from before.
 pub(crate) fn note(dir: &Attr, name: &[u8], attr: &Attr) {
     let was_last = is_dir(attr) || attr.links == 1;
     if !was_last {
@@ -53,7 +53,7 @@ pub(crate) fn note(dir: &Attr, name: &[u8], attr: &Attr) {
     }
 }
 
-/// Notes a file that is open and never had a name.
+/// Notes an open file that never had a name.
 pub(crate) fn note_unnamed(dir: &Attr, attr: &Attr) {
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     put(&mut names, dir, format!("#{}", attr.ino).into(), attr);
@@ -74,7 +74,7 @@ fn put(names: &mut Vec<Gone>, dir: &Attr, name: Vec<u8>, attr: &Attr) {
     });
 }
 
-/// Returns the path that a file had at last; `None`: it is not known, or its directory is gone.
+/// The last path of a file; `None` if it is unknown, or its directory was removed.
 pub(crate) fn path(fs: &Fs, attr: &Attr) -> Option<Vec<u8>> {
     let (dir, name) = {
         let names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,9 @@
-//! Paths of the program: each leads to a place in the pool, or to one that the kernel has to find.
+//! Paths of the program: each leads to a place in the pool, or to one that the kernel must find.
 //!
-//! Only names that surely lead into the pool are walked here: absolute ones below the directory
+//! Only names that certainly lead into the pool are walked here: absolute ones below the directory
 //! that stands for it, and those relative to a directory in it. Paths that leave again (`..` at the
-//! root, a link to elsewhere) and paths that enter another way are the kernel's, whose walk ends at
-//! the mount (docs/adr/0052-other-names.md).
+//! root, a link to elsewhere) and paths that enter by other ways go to the kernel, whose walk ends
+//! at the mount (docs/adr/0052-other-names.md).
 
 pub(crate) mod cwd;
 pub(crate) mod exe;
@@ -33,7 +33,7 @@ use crate::own::mountless;
 use crate::program;
 use crate::thread::Inner;
 
-/// Finds where a path of the program's leads.
+/// Finds the place that a path of the program leads to.
 ///
 /// # Errors
 /// EFAULT, ENAMETOOLONG, ENOENT, ENOTDIR, ELOOP, EACCES; those of the engine.
@@ -46,7 +46,7 @@ pub(crate) fn find(
     find_for(room, dirfd, path, at_end, false)
 }
 
-/// Finds as [`find`] does, for a call that only looks: the kernel's walk through the mount may do.
+/// Finds as [`find`] does, for a lookup that the kernel may do through the mount.
 ///
 /// # Errors
 /// Those of [`find`].
@@ -79,7 +79,7 @@ fn find_for<'a>(
     Ok(walked.lead(room))
 }
 
-/// The start of a walk where there is a mount.
+/// The start of a walk, with a mount.
 fn begin(
     room: &mut Inner,
     dirfd: u64,
@@ -93,7 +93,7 @@ fn begin(
     }
     let (start, from) = if room.paths[0][0] == b'/' {
         match below(&room.paths[0][..len]) {
-            // The mount alone knows these.
+            // Only the mount knows these names.
             Some(from) if room.paths[0][from..len].starts_with(&BY_INODE) => {
                 return Ok(Walked::Kernel);
             }
@@ -122,7 +122,7 @@ fn begin(
     if len == 0 {
         return Err(ENOENT);
     }
-    // A descriptor of the pool's means nothing to the kernel.
+    // The kernel does not know a descriptor of the pool.
     if looks && !by_descriptor && pool::is_spared() {
         return Ok(Walked::Out(0, len));
     }

@@ -1,6 +1,6 @@
-//! Names that the kernel makes of descriptors: below `/proc/self/fd` and `/dev/fd`, `/dev/stdin`
-//! and its kin. Followed by the kernel, one of ours would lead to a placeholder, which is empty; so
-//! they are understood here (docs/adr/0052-other-names.md).
+//! The kernel's names for descriptors: below `/proc/self/fd` and `/dev/fd`, and `/dev/stdin` and
+//! the like. For the kernel a descriptor of the pool is an empty placeholder, so such names are
+//! resolved here (docs/adr/0052-other-names.md).
 
 use crate::names::place::AtEnd;
 use crate::own::kernel::{self, PATH};
@@ -9,13 +9,13 @@ use crate::own::kernel::{self, PATH};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbered {
     pub number: u64,
-    /// The place in the path where the rest begins.
+    /// The position in the path where the rest begins.
     pub rest: usize,
-    /// It is the list's own entry, no link to that.
+    /// The name is the list's own entry, and no link to it.
     pub is_entry: bool,
 }
 
-/// Parts of a path, each with the position behind it.
+/// The names of a path, each with the position behind it.
 struct Parts<'a> {
     path: &'a [u8],
     at: usize,
@@ -36,12 +36,13 @@ impl<'a> Iterator for Parts<'a> {
     }
 }
 
-/// The bytes that the first name of such a path may begin with; a slash, as there may be several.
+/// The first bytes that the first name of such a path can have; a slash, because there may be
+/// several.
 pub(crate) const BEGINS: &[u8] = b"pd./";
 
 /// The descriptor of this process that an absolute path names first.
 pub(crate) fn descriptor(path: &[u8]) -> Option<Numbered> {
-    // The quick way out, for nearly all.
+    // Most paths end the search here.
     let begins = path
         .strip_prefix(b"/")?
         .iter()
@@ -49,7 +50,7 @@ pub(crate) fn descriptor(path: &[u8]) -> Option<Numbered> {
     if !BEGINS.contains(begins) {
         return None;
     }
-    // Deep enough for /proc/self/task/NUMBER/fd.
+    // Five names are enough for /proc/self/task/NUMBER/fd.
     let mut stack: [&[u8]; 5] = [b""; 5];
     let mut depth = 0usize;
     for (part, rest) in (Parts { path, at: 0 }) {
@@ -84,13 +85,12 @@ pub(crate) fn descriptor(path: &[u8]) -> Option<Numbered> {
     None
 }
 
-/// Returns whether [`descriptor`], or [`is_placeholder_of_another`], has something to say of a
-/// path.
+/// Returns whether [`descriptor`] or [`is_placeholder_of_another`] may recognize a path.
 pub(crate) fn may_be(path: &[u8]) -> bool {
     descriptor(path).is_some() || path.starts_with(b"/proc/")
 }
 
-/// The name in `/proc/self/NAME`, or with this process's number, and the rest of the path.
+/// The name NAME in `/proc/self/NAME`, or with this process's number, and the rest of the path.
 pub(crate) fn own_link(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut parts = Parts {
         path: path.strip_prefix(b"/proc")?,
@@ -106,7 +106,7 @@ pub(crate) fn own_link(path: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Returns whether a path names the list of this process's descriptors itself.
 pub(crate) fn is_list_itself(path: &[u8]) -> bool {
-    // Anything in it would be an entry of it.
+    // A further name would be an entry of the list.
     path.starts_with(b"/")
         && path.ends_with(b"fd") | path.ends_with(b"fd/")
         && descriptor(&[path, b"/0"].concat())
@@ -116,8 +116,8 @@ pub(crate) fn is_list_itself(path: &[u8]) -> bool {
 /// The kernel's path of that list.
 pub(crate) const LIST: &[u8] = b"/proc/self/fd/";
 
-/// Returns whether a path goes by way of a descriptor of another process, which for that is an open
-/// file of a pool, and for the kernel nothing.
+/// Returns whether a path leads through a descriptor of another process that is an open file of a
+/// pool there, and a placeholder for the kernel.
 pub(crate) fn is_placeholder_of_another(path: &[u8], at_end: AtEnd) -> bool {
     if !path.starts_with(b"/proc/") {
         return false;
@@ -147,7 +147,7 @@ pub(crate) fn is_placeholder_of_another(path: &[u8], at_end: AtEnd) -> bool {
     len == PLACEHOLDER.len() as i64 && target == *PLACEHOLDER
 }
 
-/// The kernel's name of placeholders.
+/// The name that the kernel shows for placeholders.
 const PLACEHOLDER: &[u8; 21] = b"/memfd:pmfs (deleted)";
 
 /// Returns whether a directory lists this process's descriptors.
@@ -167,6 +167,6 @@ fn is_list(parts: &[&[u8]]) -> bool {
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let number: u32 = text.parse().ok()?;
-    // The kernel writes it without zeros before it.
+    // The kernel writes numbers without leading zeros.
     (number.to_string() == text).then_some(number.into())
 }

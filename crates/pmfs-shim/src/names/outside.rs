@@ -1,9 +1,9 @@
-//! Names where there is no mount. No walk of the kernel's ends in the pool, so this library goes
-//! each way that a name takes there, through `..` or by links from outside.
+//! Names without a mount. No walk of the kernel ends in the pool, so this library follows each name
+//! that may lead there, through `..` or links from outside.
 //!
-//! For a path outside, the kernel is asked once whether it has a link (openat2(2), which opens
-//! nothing); only then is it followed link by link. A path that does not lead into the pool goes to
-//! the kernel unchanged.
+//! The kernel is asked once whether a path outside has links (openat2(2), which opens nothing), and
+//! only then is it followed link by link. A path that does not lead into the pool goes to the
+//! kernel unchanged.
 
 use libc::{AT_FDCWD, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, O_CLOEXEC, O_NOFOLLOW, O_PATH};
 use pmfs::ROOT_INO;
@@ -22,7 +22,7 @@ use crate::own::config;
 use crate::own::kernel::{self, PATH};
 use crate::thread::{Inner, PATH_MAX};
 
-/// Finds where the path on the room's first page leads.
+/// Finds the place that the path on the room's first page leads to.
 ///
 /// # Errors
 /// ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG, EACCES; the engine's; why the pool can't be attached.
@@ -37,7 +37,7 @@ pub(crate) fn find(room: &mut Inner, dirfd: u64, len: usize, at_end: AtEnd) -> R
         }
         match cwd::text(room) {
             Ok(text) => text,
-            // The kernel's has no name.
+            // The kernel's directory has no name.
             Err(_) => return Ok(Walked::Kernel),
         }
     } else {
@@ -58,7 +58,7 @@ pub(crate) fn find(room: &mut Inner, dirfd: u64, len: usize, at_end: AtEnd) -> R
     }
     let whole = [&base[..], b"/", &path].concat();
     if whole.len() >= PATH_MAX {
-        // At this depth outside, the path is left to the kernel.
+        // A path with more links outside is left to the kernel.
         return Ok(Walked::Kernel);
     }
     enter(room, whole, at_end, false)
@@ -83,7 +83,7 @@ fn below_directory(
     }
 }
 
-/// Goes along an absolute path; `is_new`: it is not the one that the program said.
+/// Walks along an absolute path; `is_new` says that it is not the program's own text.
 fn enter(
     room: &mut Inner,
     mut path: Vec<u8>,
@@ -144,8 +144,8 @@ fn put(room: &mut Inner, path: &[u8]) -> Result<usize, i32> {
     Ok(path.len())
 }
 
-/// `/proc/self/cwd` and `/proc/self/exe`, where the kernel's are not the program's: the
-/// path that they stand for.
+/// The path that `/proc/self/cwd` or `/proc/self/exe` stands for, where the kernel's is not the
+/// program's.
 fn of_this_process(room: &mut Inner, path: &[u8], at_end: AtEnd) -> Option<Vec<u8>> {
     let (link, rest) = numbered::own_link(path)?;
     if at_end.stays_at(rest) {
@@ -159,7 +159,7 @@ fn of_this_process(room: &mut Inner, path: &[u8], at_end: AtEnd) -> Option<Vec<u
     Some([&to[..], rest].concat())
 }
 
-/// The rest of an absolute path where it enters the pool.
+/// The rest of an absolute path behind the point where it enters the pool.
 fn entering(path: &[u8], at_end: AtEnd) -> Result<Option<Vec<u8>>, i32> {
     if let Some(from) = below(path) {
         return Ok(Some(path[from..].to_vec()));
@@ -173,11 +173,11 @@ fn entering(path: &[u8], at_end: AtEnd) -> Result<Option<Vec<u8>>, i32> {
     Ok(behind(path).map(<[u8]>::to_vec))
 }
 
-/// The links in a path, as far as they are known.
+/// The links in a path, as far as known.
 enum Links {
     None,
     Some,
-    /// It leads nowhere, or the kernel does not say.
+    /// The path leads nowhere, or the kernel does not say.
     Unknown,
 }
 
@@ -199,13 +199,13 @@ fn links(path: &[u8], at_end: AtEnd) -> Links {
     };
     match spare::within(look) {
         Ok(()) => Links::None,
-        // No descriptor can be had: it is followed, which takes longer.
+        // Without a free descriptor the path is followed, which takes longer.
         Err(libc::ENOSYS | libc::EMFILE | ELOOP) => Links::Some,
         Err(_) => Links::Unknown,
     }
 }
 
-/// The rest of a path without links after it first comes to the pool's directory, unchanged.
+/// The rest of a path that enters the pool's directory before any link, unchanged.
 fn behind(path: &[u8]) -> Option<&[u8]> {
     let mut here = Vec::with_capacity(path.len());
     let mut rest = path;
@@ -236,7 +236,7 @@ fn up(path: &mut Vec<u8>) {
     path.truncate(end);
 }
 
-/// Goes along a path link by link.
+/// Follows a path link by link.
 fn followed(path: &[u8], at_end: AtEnd) -> Result<Option<Vec<u8>>, i32> {
     let mut rest = path.to_vec();
     let mut here: Vec<u8> = Vec::new();
@@ -274,7 +274,7 @@ fn followed(path: &[u8], at_end: AtEnd) -> Result<Option<Vec<u8>>, i32> {
             if turns > LINKS_MAX {
                 return Err(ELOOP);
             }
-            // The text of such links need not be a path.
+            // The text of such links may be no path.
             if here.starts_with(b"/proc/") && target.first() != Some(&b'/') {
                 return Ok(None);
             }

@@ -1,4 +1,4 @@
-//! Places in the pool, as paths lead to them.
+//! Places in the pool, the results of walks along paths.
 
 use libc::ENOENT;
 use pmfs::{Attr, Fs, Ino};
@@ -7,46 +7,45 @@ use pmfs_posix::names::{self as posix, Last};
 use crate::descriptors::promote::Way;
 use crate::thread::Inner;
 
-/// A name in a directory of the pool, and what stands there.
+/// A name in a directory of the pool, and the inode there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     /// The directory.
     pub dir: Ino,
-    /// The last name; empty: the path ends in the directory itself ("." and "..", or nothing).
+    /// The last name; empty if the path ends in the directory itself ("." and "..", or nothing).
     pub name: &'a [u8],
     /// The end of the path.
     pub last: Last,
-    /// The attributes of the inode there: in the thread's room, until the next path is followed.
+    /// The attributes of the inode there, in the thread's room until the next walk.
     pub attr: Option<&'a Attr>,
-    /// The path ends with a slash: only a directory will do.
+    /// The path ends with a slash, and so needs a directory.
     pub wants_dir: bool,
-    /// It was found by the name of a descriptor, by which the kernel would find a placeholder.
+    /// The path was the name of a descriptor, for which the kernel has a placeholder.
     pub by_number: bool,
 }
 
-/// The meaning of the end of a path for a call.
+/// The meaning of a path's end for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtEnd {
     /// The target of a link there.
     Follow,
-    /// A link itself, unless a slash stands behind it.
+    /// The link itself, unless a slash follows it.
     Stay,
-    /// The name: it is made, removed or moved, and a link is not followed, whatever
-    /// stands behind it.
+    /// The name, which is created, removed or moved. A link is not followed, whatever follows it.
     Name,
-    /// A file, made if it is not there (O_CREAT): no slash may stand behind. A link is followed.
+    /// A file, created if it is missing (O_CREAT). No slash may follow. A link is followed.
     Make,
-    /// The same, and a link is not followed.
+    /// A file as for [`AtEnd::Make`], except that a link is not followed.
     MakeNoLink,
 }
 
 impl AtEnd {
-    /// The meaning for a call that has a flag for it.
+    /// The meaning for a call with a flag for it.
     pub fn following(follow: bool) -> AtEnd {
         if follow { AtEnd::Follow } else { AtEnd::Stay }
     }
 
-    /// Returns whether a link at the end is followed; `slash`: one stands behind it.
+    /// Returns whether a link at the end is followed; `slash` says that one follows it.
     pub fn follows(self, slash: bool) -> bool {
         match self {
             AtEnd::Follow | AtEnd::Make => true,
@@ -55,8 +54,8 @@ impl AtEnd {
         }
     }
 
-    /// Returns whether a link at the end stays ([`AtEnd::follows`]), by the rest behind the last
-    /// name: nothing, or slashes. False also where there is more of a path.
+    /// Returns whether a link at the end is kept ([`AtEnd::follows`]), by the rest behind the last
+    /// name: nothing, or slashes. `false` also if more names follow.
     pub fn stays_at(self, rest: &[u8]) -> bool {
         rest.iter().all(|byte| *byte == b'/') && !self.follows(!rest.is_empty())
     }
@@ -66,10 +65,10 @@ impl AtEnd {
 pub(crate) enum Lead<'a> {
     /// Into the pool.
     Pool(&'static Fs, Place<'a>),
-    /// A place outside: the call goes to the kernel as it is.
+    /// A place outside: the kernel executes the call unchanged.
     Kernel,
-    /// Out of it again, or left to the mount: the call goes to the kernel with this
-    /// path, ended by a NUL.
+    /// A place outside again, or one left to the mount: the kernel executes the call with this
+    /// path, which ends with NUL.
     Out(&'a [u8]),
 }
 
@@ -82,12 +81,12 @@ impl<'a> Place<'a> {
         self.attr.ok_or(ENOENT)
     }
 
-    /// By which the mount finds it.
+    /// The way for the mount to find it.
     pub fn way(&self) -> Way {
         Way::of(self.dir, self.attr)
     }
 
-    /// For the rules of what may be made, removed or moved.
+    /// The end, for the rules about creating, removing and moving.
     pub fn end(&self) -> posix::End<'a> {
         posix::End {
             last: self.last,
@@ -100,16 +99,16 @@ impl<'a> Place<'a> {
 /// The end of a walk: positions in the room's pages instead of references into them.
 pub(crate) enum Walked {
     Kernel,
-    /// The path of this length, on this page.
+    /// A path outside: its page and its length.
     Out(usize, usize),
-    /// The path ends on this page of the room.
+    /// A path that ends on this page of the room.
     End(&'static Fs, usize, End),
-    /// At an inode itself, without a name; its attributes are in the room.
+    /// An inode itself, without a name; its attributes are in the room.
     Whole(&'static Fs, Ino),
 }
 
 impl Walked {
-    /// References in place of the positions.
+    /// Converts positions to references.
     pub fn lead(self, room: &Inner) -> Lead<'_> {
         match self {
             Walked::Kernel => Lead::Kernel,
@@ -145,7 +144,7 @@ pub(crate) struct End {
     pub dir: Ino,
     pub name: std::ops::Range<usize>,
     pub last: Last,
-    /// True if an inode is there; its attributes are in the room.
+    /// Whether there is an inode; its attributes are in the room.
     pub found: bool,
     pub wants_dir: bool,
 }

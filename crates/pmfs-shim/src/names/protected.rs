@@ -1,5 +1,5 @@
-//! The machine's protections in directories that many may write (`/proc/sys/fs/protected_*`): read
-//! once, by the first call that needs them.
+//! The machine's protections in directories that many may write (`/proc/sys/fs/protected_*`), read
+//! once by the first call that needs them.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -21,7 +21,7 @@ impl Setting {
         }
     }
 
-    /// The level of protection; 0: none, also where it can't be read.
+    /// The level of protection; 0: none, or the setting can't be read.
     pub fn level(&self) -> u8 {
         let known = self.level.load(Ordering::Relaxed);
         if known != UNKNOWN {

@@ -1,5 +1,5 @@
-//! The first test of a name: may it lead into the pool at all? Absolute names below its directory
-//! may, as long as names mean the same as at the start.
+//! The first test of a name, whether it may lead into the pool. Absolute names below the pool's
+//! directory may, as long as names have their first meaning.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,17 +11,17 @@ use crate::program;
 use crate::thread::Own;
 use crate::thread::guest;
 
-/// Names mean something else from now on (another root, other mounts).
+/// Set once names have another meaning (another root, other mounts).
 static ELSEWHERE_ALL: AtomicBool = AtomicBool::new(false);
-/// They do for some guest, or did.
+/// Set once names have had another meaning for a guest.
 static ELSEWHERE_FOR_GUESTS: AtomicBool = AtomicBool::new(false);
 
-/// Absolute names and those relative to the working directory are the kernel's from now on.
+/// Leaves absolute names, and those relative to the working directory, to the kernel from now on.
 pub(crate) fn leave_to_kernel() {
     ELSEWHERE_ALL.store(true, Ordering::Relaxed);
 }
 
-/// The same for the guest that asks.
+/// Leaves such names to the kernel for this guest.
 pub(crate) fn leave_to_kernel_for_guest(own: &mut Own) {
     own.is_elsewhere = true;
     ELSEWHERE_FOR_GUESTS.store(true, Ordering::Relaxed);
@@ -34,7 +34,7 @@ pub(crate) fn are_the_kernels() -> bool {
             && guest::own().is_some_and(|own| own.is_elsewhere)
 }
 
-/// The place in a path after these names, with which it has to begin.
+/// The position behind these names in a path, if it begins with them.
 pub(super) fn behind(path: &[u8], names: &[u8]) -> Option<usize> {
     let mut from = 0;
     while let Some(rest) = path[from..].strip_prefix(b"./") {
@@ -47,24 +47,24 @@ pub(super) fn behind(path: &[u8], names: &[u8]) -> Option<usize> {
     (rest.is_empty() || rest[0] == b'/').then_some(path.len() - rest.len())
 }
 
-/// The place in an absolute path where the part below the pool's directory begins.
+/// The position in an absolute path where the part below the pool's directory begins.
 pub(crate) fn below(path: &[u8]) -> Option<usize> {
     let at = &config::get().at;
     let rest = path.strip_prefix(at.as_slice())?;
     (rest.is_empty() || rest[0] == b'/').then_some(at.len())
 }
 
-/// The number of first bytes of a path that this check reads.
+/// The count of a path's first bytes that this check reads.
 const HEAD: usize = 64;
 
-/// Returns whether a path leads elsewhere, by its first bytes: it is absolute and not below the
+/// Returns whether a path leads elsewhere by its first bytes: it is absolute, is not below the
 /// pool's directory, and names no descriptor.
 pub(super) fn is_plainly_elsewhere(path: u64) -> bool {
     let at = &config::get().at[..];
     let len = HEAD.min(at.len());
     let mut room = [0; HEAD];
     let head = &mut room[..len];
-    // The next page may not be mapped, if the path ends before it.
+    // If the path ends before the page does, the next page may be unmapped.
     let fits = program::to_page_end(path) >= len;
     fits && len > 1
         && program::read_bytes(path, head).is_ok()
@@ -73,7 +73,7 @@ pub(super) fn is_plainly_elsewhere(path: u64) -> bool {
         && head[..] != at[..len]
 }
 
-/// The beginning of the mount's names of inodes: `/` and [`INODE_NAME`].
+/// The start of the mount's names of inodes: `/` and [`INODE_NAME`].
 pub(crate) const BY_INODE: [u8; INODE_NAME.len() + 1] = {
     let mut name = [b'/'; INODE_NAME.len() + 1];
     let (_, rest) = name.split_at_mut(1);

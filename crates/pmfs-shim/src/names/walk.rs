@@ -1,4 +1,4 @@
-//! Walks along paths, in the pool and by way of descriptors of it.
+//! Walks along paths, in the pool and through its descriptors.
 
 use libc::{EISDIR, ELOOP, ENAMETOOLONG, ENOTDIR, ENXIO};
 use pmfs::types::mode;
@@ -24,7 +24,7 @@ use crate::thread::{Inner, PATH_MAX};
 /// The most links that the kernel follows.
 pub(crate) const LINKS_MAX: u32 = 40;
 
-/// A path that begins in the list of this process's descriptors.
+/// Walks along a path that begins in the list of this process's descriptors.
 pub(crate) fn in_list(room: &mut Inner, len: usize, at_end: AtEnd) -> Result<Walked, i32> {
     let (first, second) = room.paths.split_at_mut(1);
     let whole = numbered::LIST.len() + len;
@@ -37,7 +37,8 @@ pub(crate) fn in_list(room: &mut Inner, len: usize, at_end: AtEnd) -> Result<Wal
     by_number(room, 1, whole, at_end)
 }
 
-/// An absolute path that does not lead into the pool, unless by way of a descriptor of ours.
+/// Walks along an absolute path that does not lead into the pool, except through a descriptor of
+/// the pool.
 pub(crate) fn by_number(
     room: &mut Inner,
     page: usize,
@@ -47,7 +48,7 @@ pub(crate) fn by_number(
     let path = &room.paths[page][..len];
     let Some(named) = numbered::descriptor(path) else {
         if numbered::is_placeholder_of_another(path, at_end) {
-            // Only that process knows the file: this is the kernel's answer for a socket.
+            // Only that process knows the file; the kernel gives this error for a socket.
             return Err(ENXIO);
         }
         return Ok(Walked::Kernel);
@@ -65,7 +66,7 @@ pub(crate) fn by_number(
         return walk(fs, room, file.ino, page, rest..len, at_end);
     }
     if at_end.stays_at(tail) {
-        // The link itself is the kernel's.
+        // The link itself belongs to the kernel.
         return Ok(Walked::Kernel);
     }
     if !tail.is_empty() && !file.is_dir {
@@ -74,13 +75,13 @@ pub(crate) fn by_number(
     whole(room, fs, file.ino)
 }
 
-/// An inode itself, without a name.
+/// Ends a walk at an inode itself, without a name.
 pub(crate) fn whole(room: &mut Inner, fs: &'static Fs, ino: Ino) -> Result<Walked, i32> {
     fs.getattr_into(ino, &mut room.attr).map_err(errno)?;
     Ok(Walked::Whole(fs, ino))
 }
 
-/// The descriptor of ours whose link in a list of descriptors a path names.
+/// The descriptor of the pool whose link in a list of descriptors a path names.
 pub(crate) fn link_of_descriptor(path: u64, room: &mut Inner) -> Option<Descriptor> {
     let len = program::path(path, &mut room.paths[0]).ok()?;
     let path = &room.paths[0][..len];
@@ -98,9 +99,9 @@ pub(crate) fn link_of_process(path: u64, room: &mut Inner) -> Option<&[u8]> {
 
 /// One step of a walk.
 enum Step {
-    /// A link is to be followed: its target, from where in the path what follows begins.
+    /// A link must be followed: its target, and the position in the path where the rest begins.
     Link(Vec<u8>, usize),
-    /// `..` at the root: what follows begins there.
+    /// `..` at the root: the position where the rest begins.
     Up(usize),
     End(End),
 }
@@ -146,8 +147,8 @@ pub(crate) fn walk(
                         let numbered = numbered::descriptor(&room.paths[page][..len]);
                         return match numbered.and_then(|named| descriptors::inode_at(named.number))
                         {
-                            // Links of links were followed as far as they lead: what is
-                            // left is followed too.
+                            // The links of links were followed as far as they lead; the rest is
+                            // followed too.
                             Some(_) => by_number(room, page, len, AtEnd::Follow),
                             None => Ok(Walked::Out(page, len)),
                         };
@@ -162,8 +163,8 @@ pub(crate) fn walk(
     }
 }
 
-/// Puts a path together on the other page: the head, and what is left of the one on
-/// this page. Answers its length without NUL.
+/// Builds a path on the other page: the head, and the rest of the one on this page. Returns its
+/// length without NUL.
 fn put(
     room: &mut Inner,
     page: usize,
@@ -189,12 +190,13 @@ fn put(
     Ok(len)
 }
 
-/// The place after slashes.
+/// The position behind slashes.
 fn behind_slashes(path: &[u8], at: usize) -> usize {
     at + path[at..].iter().take_while(|byte| **byte == b'/').count()
 }
 
-/// Goes along a path until a link has to be followed, or to its end; `attr` is what it has come to.
+/// Walks along a path to a link that must be followed, or to its end; `attr` gets the inode's
+/// attributes.
 fn steps(
     fs: &Fs,
     dir: &mut Ino,
@@ -265,7 +267,7 @@ fn steps(
     }
 }
 
-/// Checks that a link at the end of a path may be followed, where the machine protects them.
+/// Checks that a link at the end of a path may be followed, under the machine's protections.
 fn allow_following(fs: &Fs, dir: Ino, link: &Attr) -> Result<(), i32> {
     if !protected::SYMBOLIC_LINKS.is_on() {
         return Ok(());
@@ -278,7 +280,7 @@ fn is_link(attr: &Attr) -> bool {
     attr.mode & mode::S_IFMT == mode::S_IFLNK
 }
 
-/// Checks that this process may look names up in it.
+/// Checks that this process may search a directory.
 fn allow_search(fs: &Fs, attr: &Attr) -> Result<(), i32> {
     if !is_dir(attr) {
         return Err(ENOTDIR);

@@ -1,5 +1,5 @@
-//! The settings that `pmfs run` hands to the programs that it starts: one variable of the
-//! environment, a `key=value` a line.
+//! The settings from `pmfs run` for its programs: one environment variable, with a `key=value` on
+//! each line.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use crate::own::log;
 
 /// The variable.
 pub(crate) const VARIABLE: &[u8] = b"PMFS_RUN";
-/// Tells a program what the one before it in this process has handed over.
+/// The variable with the state that the previous program in this process has handed over.
 pub(crate) const HANDED: &[u8] = b"PMFS_HANDED";
 /// The variable that loads this library.
 pub(crate) const PRELOAD: &[u8] = b"LD_PRELOAD";
@@ -19,42 +19,43 @@ pub(crate) const PRELOAD: &[u8] = b"LD_PRELOAD";
 /// The settings.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// The variable's whole text, for programs that are started from here.
+    /// The variable's whole text, for programs that this one starts.
     pub text: Vec<u8>,
     /// The pool file.
     pub pool: Vec<u8>,
-    /// The directory that stands for the pool's root: absolute, no slash at its end, no links.
+    /// The directory that stands for the pool's root: absolute, without a slash at its end and
+    /// without links.
     pub at: Vec<u8>,
-    /// `st_dev` of the mount there, or what stands for it where there is none.
+    /// `st_dev` of the mount there, or a number in its place without a mount.
     pub device: u64,
-    /// Stores to shared mappings reach the file with msync, all at once.
+    /// Stores to shared mappings reach the file at msync, all at once.
     pub atomic_msync: bool,
     /// The run has no mount.
     pub mountless: bool,
     /// The options of attaching, as text.
     options: Vec<u8>,
-    /// The file that the pool is, whatever has its name by now.
+    /// The identity of the pool's file, in case its name belongs to another file later.
     only: Option<pmem::Identity>,
     /// The patched image of libc: a path, or `fd:NUMBER`.
     pub image: Vec<u8>,
-    /// Other libraries to be patched: names, and images likewise.
+    /// Other libraries to be patched: names, and images in the same form.
     pub others: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Sites are overwritten, and images not mapped.
+    /// Call sites are overwritten in place of mapping images.
     pub patch_in_place: bool,
     /// This library's file.
     pub library: Vec<u8>,
-    /// The descriptor that the mount's keeper waits for, in a private mount.
+    /// The descriptor that the keeper of a private mount waits for.
     pub keeper: Option<u32>,
-    /// The file of totals, if they are wanted.
+    /// The file of totals, if any.
     pub stats: Option<Vec<u8>>,
-    /// The file of traced calls, if they are traced.
+    /// The file of traced calls, if any.
     pub trace: Option<Vec<u8>>,
-    /// The state that the program before this one in this process has handed over.
+    /// The state that the previous program in this process has handed over.
     pub handed: Option<Vec<u8>>,
 }
 
 impl Config {
-    /// Returns whether a number is a descriptor that an image is at.
+    /// Returns whether a number is the descriptor of an image.
     pub fn is_image(&self, number: u32) -> bool {
         let others = self.others.iter().map(|(_, image)| image);
         others
@@ -62,7 +63,7 @@ impl Config {
             .any(|image| descriptor_of(image) == Some(number))
     }
 
-    /// Returns whether any image is at a descriptor.
+    /// Returns whether any image is given as a descriptor.
     pub fn keeps_images(&self) -> bool {
         let others = self.others.iter().map(|(_, image)| image);
         others
@@ -70,7 +71,7 @@ impl Config {
             .any(|image| descriptor_of(image).is_some())
     }
 
-    /// The options of attaching to the pool.
+    /// The options for attaching to the pool.
     pub fn open_options(&self) -> OpenOptions {
         let words = String::from_utf8_lossy(&self.options);
         let options = from_words(&words).unwrap_or_else(|word| {
@@ -88,12 +89,12 @@ impl Config {
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 
-/// The settings of a process in which [`read`] found them.
+/// The settings, in a process in which [`read`] found them.
 pub(crate) fn get() -> &'static Config {
     CONFIG.get().expect("set before anything is served")
 }
 
-/// Finds and keeps the configuration; `None`: this process was not started by `pmfs run`.
+/// Finds and keeps the settings; `None` if `pmfs run` did not start this process.
 pub(crate) fn read(environment: Environment) -> Option<&'static Config> {
     let value = |name: &[u8]| {
         let mut entries = environment;
@@ -144,8 +145,8 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// All at once: every program's start pays for each look at the text. A name's first line
-    /// counts.
+    /// Parses all lines in one pass, because every program's start pays for it. Of two lines with a
+    /// name, the first counts.
     fn of(text: &'a [u8]) -> Lines<'a> {
         let mut lines = Lines::default();
         for line in text.split(|byte| *byte == b'\n') {
@@ -191,12 +192,12 @@ fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The number of an image that is a descriptor which `pmfs run` has left open.
+/// The number of an image that is a descriptor left open by `pmfs run`.
 pub(crate) fn descriptor_of(image: &[u8]) -> Option<u32> {
     number(image.strip_prefix(b"fd:")?)
 }
 
-/// `DEV:INO`.
+/// Parses `DEV:INO`.
 fn identity(text: &str) -> Option<pmem::Identity> {
     let (dev, ino) = text.split_once(':')?;
     Some(pmem::Identity {

@@ -1,9 +1,9 @@
-//! The program's environment, before libc is there to ask.
+//! The program's environment, before libc can be asked.
 
 use std::ffi::{CStr, c_char};
 
-/// The program's environment as the loader passes it: strings, then a null pointer. It
-/// is looked at before the program begins, which may change it.
+/// The environment as the loader passes it: strings, then a null pointer. It is read before the
+/// program begins, which may change it.
 #[derive(Clone, Copy)]
 pub(crate) struct Environment(pub *const *const c_char);
 

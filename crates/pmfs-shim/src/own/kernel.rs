@@ -1,5 +1,4 @@
-//! System calls of the library's own: straight to the kernel, by numbers, errors as the
-//! kernel gives them (-errno).
+//! System calls of the library, made directly, with the kernel's results (-errno).
 
 use std::arch::asm;
 
@@ -29,7 +28,7 @@ pub(crate) unsafe fn call(number: i64, args: [u64; 6]) -> i64 {
     answer
 }
 
-/// A call that neither reads nor writes memory of this process.
+/// Makes a call that neither reads nor writes memory of this process.
 pub(crate) fn plain(number: i64, args: &[u64]) -> i64 {
     let mut all = [0; 6];
     all[..args.len()].copy_from_slice(args);
@@ -37,7 +36,7 @@ pub(crate) fn plain(number: i64, args: &[u64]) -> i64 {
     unsafe { call(number, all) }
 }
 
-/// A call whose only pointer is a path, ended by a NUL.
+/// Makes a call whose only pointer is a path, ended by NUL.
 pub(crate) fn with_path(number: i64, args: [u64; 6], path: &[u8]) -> i64 {
     assert!(path.ends_with(&[0]), "a path for the kernel ends with NUL");
     let mut all = args;
@@ -50,7 +49,7 @@ pub(crate) fn with_path(number: i64, args: [u64; 6], path: &[u8]) -> i64 {
     unsafe { call(number, all) }
 }
 
-/// Stands for the path's address in [`with_path`].
+/// The stand-in for the path's address in [`with_path`].
 pub(crate) const PATH: u64 = 0x5041_5448_5041_5448;
 
 /// This thread's number.
@@ -63,12 +62,12 @@ pub(crate) fn process() -> u32 {
     plain(libc::SYS_getpid, &[]) as u32
 }
 
-/// Fresh memory; `None` if there is none.
+/// Maps fresh memory; `None` if there is none.
 pub(crate) fn map(bytes: usize, flags: i32) -> Option<*mut u8> {
     map_at(0, bytes, flags)
 }
 
-/// Maps fresh memory ([`map`]) at that address if it is free; 0: anywhere.
+/// Maps fresh memory ([`map`]) at that address if it is free; 0: at any address.
 pub(crate) fn map_at(wish: usize, bytes: usize, flags: i32) -> Option<*mut u8> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags) as u64;
@@ -82,18 +81,18 @@ pub(crate) fn map_at(wish: usize, bytes: usize, flags: i32) -> Option<*mut u8> {
     (at > 0).then(|| std::ptr::with_exposed_provenance_mut(at as usize))
 }
 
-/// Device and inode of what stands at a path, ended by a NUL.
+/// Device and inode at a path, which ends with NUL.
 pub(crate) fn file_of(path: &[u8]) -> Option<(u64, u64)> {
     status(path, libc::AT_FDCWD as u64, 0).map(|stat| (stat.st_dev, stat.st_ino))
 }
 
-/// Device and inode of what is open at a descriptor.
+/// Device and inode of the file at a descriptor.
 pub(crate) fn file_at(number: u32) -> Option<(u64, u64)> {
     let stat = status(b"\0", number.into(), libc::AT_EMPTY_PATH as u64)?;
     Some((stat.st_dev, stat.st_ino))
 }
 
-/// The identity (pmem's `Identity`) of the file that is open at a descriptor.
+/// The identity (pmem's `Identity`) of the file at a descriptor.
 pub(crate) fn pool_at(number: u32) -> Option<(u64, u64)> {
     let stat = status(b"\0", number.into(), libc::AT_EMPTY_PATH as u64)?;
     let device = stat.st_mode & libc::S_IFMT == libc::S_IFCHR;

@@ -1,5 +1,5 @@
-//! Messages of the library: they go to the file that `PMFS_LOG` names, never to the program's own
-//! outputs, unless nothing serves the program at all.
+//! Messages of the library. They go to the file that `PMFS_LOG` names and never to the program's
+//! own outputs, unless the program can't be served at all.
 
 use std::fmt;
 use std::io::Write;
@@ -26,14 +26,14 @@ pub(crate) fn is_wanted() -> bool {
     FILE.get().is_some()
 }
 
-/// A line, with the process's number before it.
+/// Writes a line, preceded by the process's number.
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     if let Some(name) = FILE.get() {
         append(name, text);
     }
 }
 
-/// A line on the program's own stderr, where it can't do what it was started for.
+/// Writes a line to the program's own stderr, if the program can't run as intended.
 pub(crate) fn loudly(text: fmt::Arguments<'_>) {
     let line = format!("pmfs: {text}\n");
     let at = line.as_ptr().expose_provenance() as u64;

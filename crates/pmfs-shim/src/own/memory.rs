@@ -1,7 +1,7 @@
-//! The library's allocator: the program's may be what is calling us.
+//! The library's allocator, because the caller may be the program's.
 //!
-//! Its lock says who has it, because a child that shares our memory (vfork) can be
-//! killed while it does.
+//! Its lock names the holder: a child that shares the memory (vfork) can be killed while it holds
+//! the lock.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;
@@ -15,22 +15,22 @@ use crate::own::words::{self, GUEST, word};
 
 /// The allocator, behind its lock.
 pub(crate) struct Memory {
-    /// 0: free; else whose.
+    /// The holder; 0 if the lock is free.
     owner: AtomicU64,
     heap: UnsafeCell<Heap>,
     early: Early,
 }
 
-/// The first memory, as much as a program's start needs: in a page that the start stores to anyway
-/// (`start.ld`), so that a process that never meets a pool touches none of the heap's.
+/// The first memory, enough for a program's start. It is in a page that the start stores to anyway
+/// (`start.ld`), so that a process without a pool touches no page of the heap.
 #[repr(C, align(16))]
 struct Early(UnsafeCell<[u8; EARLY_BYTES]>);
 
 const EARLY_BYTES: usize = 1024;
 
-/// The memory to give, for the holder of the lock.
+/// The memory to allocate from, for the holder of the lock.
 struct Heap {
-    /// The number of early bytes that were given.
+    /// The count of early bytes that are allocated.
     given: usize,
     rest: Dlmalloc,
 }
@@ -40,7 +40,7 @@ impl Early {
         self.0.get().cast()
     }
 
-    /// The place of an allocation among them.
+    /// The place of an allocation among the early bytes.
     fn place(&self, at: *mut u8) -> Option<usize> {
         let place = at.addr().wrapping_sub(self.start().addr());
         (place < EARLY_BYTES).then_some(place)
@@ -48,7 +48,7 @@ impl Early {
 }
 
 impl Heap {
-    /// Allocates from the early bytes, as long as there are any.
+    /// Allocates from the early bytes, while there are any.
     fn early(&mut self, early: &Early, layout: Layout) -> Option<*mut u8> {
         let from = self.given.next_multiple_of(layout.align());
         let end = from.checked_add(layout.size())?;
@@ -147,7 +147,7 @@ impl Memory {
             if tries < SPINS {
                 std::hint::spin_loop();
             } else {
-                // It is held for the time of one allocation: its holder only has to run.
+                // The lock is held for one allocation, so its holder only has to run.
                 kernel::plain(libc::SYS_sched_yield, &[]);
             }
         }
@@ -157,7 +157,7 @@ impl Memory {
         answer
     }
 
-    /// A child that shared this thread's room is over: the lock is not its any more.
+    /// Frees the lock if a guest that is over has held it.
     pub fn guest_is_over(&self) {
         let _ = self
             .owner
@@ -165,9 +165,9 @@ impl Memory {
     }
 }
 
-/// This thread, by its room; a child that shares it is told apart.
+/// This thread, by its room; a guest that shares the room gets another number.
 fn me(is_guest: bool) -> u64 {
-    // Before it has a room there is one thread alone.
+    // Before it has a room there is only one thread.
     words::get(word::STACK) | 2 | u64::from(is_guest)
 }
 
@@ -198,8 +198,8 @@ unsafe impl GlobalAlloc for Memory {
 mod tests {
     use super::*;
 
-    /// Goal: blocks of the early room and of the heap keep their bytes, and none overlaps another.
-    /// Method: many that grow past the room, of sizes and alignments in turn.
+    /// Goal: blocks of the early bytes and of the heap keep their bytes, and none overlaps another.
+    /// Method: many blocks that outgrow the early bytes, in changing sizes and alignments.
     #[test]
     fn blocks_keep_what_is_in_them() {
         let memory = Memory::new();

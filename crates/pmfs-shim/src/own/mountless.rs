@@ -1,7 +1,7 @@
-//! Without a mount: where FUSE can't be had, or is not wanted, the directory is only a prefix of
-//! names that this library serves, and nobody else knows anything below it
-//! (docs/adr/0043-always-a-mount.md). A call that would need a file of the kernel's is refused,
-//! loudly: with an errno, a line in the log, and a count for `pmfs run --stats`.
+//! Runs without a mount. Where FUSE is missing or not wanted, the pool's directory is only a prefix
+//! of names that this library serves, and no other program sees anything below it
+//! (docs/adr/0043-always-a-mount.md). A call that needs a file of the kernel is refused visibly:
+//! with an errno, a line in the log, and a count for `pmfs run --stats`.
 
 use crate::own::config;
 use crate::own::log;
@@ -13,7 +13,7 @@ pub(crate) fn is() -> bool {
     config::get().mountless
 }
 
-/// The uses that are refused then. The command knows the order (`crates/pmfs-cli/src/totals.rs`).
+/// The refused uses. The command knows their order (`crates/pmfs-cli/src/totals.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// A descriptor sent to another process.
@@ -64,7 +64,7 @@ impl Refused {
     }
 }
 
-/// Says so, and answers the errno.
+/// Logs and counts the refusal, and returns the errno.
 #[cold]
 pub(crate) fn refuse(what: Refused, errno: i32) -> i32 {
     stats::refused(what as usize);

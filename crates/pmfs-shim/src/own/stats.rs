@@ -10,11 +10,11 @@ use crate::own::config;
 use crate::own::kernel;
 use crate::own::log;
 
-/// Words of the shared page: served, passed, promoted, read, written, barriers, lines
-/// flushed, processes; and how often each kind was refused.
+/// The count of words in the shared page: served, passed, promoted, read, written, barriers, lines
+/// flushed, processes, and the count of each kind of refusal.
 const WORDS: usize = 8 + REFUSALS;
 
-/// Kinds of what is refused without a mount.
+/// The kinds of refusals without a mount.
 pub(crate) const REFUSALS: usize = 9;
 
 #[derive(Clone, Copy)]
@@ -86,7 +86,7 @@ pub(crate) fn start() {
     }
 }
 
-/// A forked child counts as a process, and from the beginning.
+/// Counts a forked child as a process, and its calls from zero.
 pub(crate) fn forked() {
     for told in &TOLD {
         told.store(0, Ordering::Relaxed);
@@ -94,23 +94,23 @@ pub(crate) fn forked() {
     add(Word::Processes, 1);
 }
 
-/// A descriptor became the mount's.
+/// Counts a promoted descriptor.
 pub(crate) fn promoted() {
     add(Word::Promoted, 1);
 }
 
-/// Something was refused that a mount would have done.
+/// Counts a refusal that a mount would have served.
 pub(crate) fn refused(kind: usize) {
     add_at(Word::Processes as usize + 1 + kind, 1);
 }
 
-/// Returns whether anybody is told.
+/// Returns whether figures or traces are wanted.
 #[inline]
 pub(crate) fn are_wanted() -> bool {
     WANTED.load(Ordering::Relaxed)
 }
 
-/// One call, after it. Not `is_ours`: it was looked at for what is parked alone.
+/// Notes a finished call. `is_ours` is `false` for one that was only checked for parked numbers.
 #[cold]
 pub(crate) fn note(call: &Call, verdict: &Verdict, is_ours: bool) {
     let number = call.rax as i64;
@@ -167,7 +167,7 @@ fn tell(text: std::fmt::Arguments<'_>) {
 /// Barriers and flushed lines of this process that were added already.
 static TOLD: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Before this process ends or becomes another program: what all its threads have done.
+/// Adds the work of all threads, before this process ends or calls exec.
 pub(crate) fn flush(pool: Option<&Fs>) {
     if are_wanted()
         && let Some(fs) = pool

@@ -1,10 +1,10 @@
-//! Rust's standard library asks for an unwinder; this library never unwinds (a panic ends the
-//! process), and must not bring libgcc_s into programs that don't have it
-//! (docs/adr/0049-stack-and-thread-locals.md). So the names are here, do nothing, and are not
-//! visible outside: a C++ program has its own.
+//! The symbols of an unwinder, for Rust's standard library. This library never unwinds (a panic
+//! ends the process), and must not load libgcc_s into programs that lack it
+//! (docs/adr/0049-stack-and-thread-locals.md). So the symbols are here, do nothing, and are
+//! invisible outside: a C++ program has its own unwinder.
 //!
-//! That one may pass our frames, when a thread is cancelled in a handler that we have called. For
-//! each it asks Rust's personality, which asks here for things to clean up: there are none.
+//! That unwinder may pass our frames, when a thread is cancelled in a handler that we have called.
+//! For each frame it asks Rust's personality, which asks here for cleanups: there are none.
 
 use std::arch::global_asm;
 

@@ -1,5 +1,5 @@
-//! The state of a thread for the entry's code and this library: words of the one block that `pmem`
-//! has for it.
+//! The state of a thread for the entry's code and this library: words in the block that `pmem` has
+//! for each thread.
 
 /// Words of [`pmem::thread::Thread::face`], as offsets into the thread's block.
 pub(crate) mod word {
@@ -15,9 +15,9 @@ pub(crate) mod word {
     pub const PASS: usize = FACE + 24;
     /// Not 0 if signals were put off.
     pub const PUT_OFF: usize = FACE + 32;
-    /// The signal mask to go back to then.
+    /// The signal mask to restore then.
     pub const MASK: usize = FACE + 40;
-    /// The value of STATE at the end: OUTSIDE or GUEST.
+    /// The value of STATE after the call: OUTSIDE or GUEST.
     pub const AFTERWARDS: usize = FACE + 48;
 }
 
@@ -40,8 +40,8 @@ pub(crate) fn set(offset: usize, value: u64) {
     pmem::thread::with(|thread| thread.face[face(offset)].set(value));
 }
 
-/// Runs `body` with this thread counting as inside, as calls of the library's own have
-/// to be outside of a dispatch.
+/// Runs `body` while this thread counts as inside, as the library's own calls outside of a dispatch
+/// must.
 pub(crate) fn inside<T>(body: impl FnOnce() -> T) -> T {
     let before = get(word::STATE);
     set(word::STATE, INSIDE);

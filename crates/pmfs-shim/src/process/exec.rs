@@ -28,16 +28,17 @@ use crate::thread::gate;
 use crate::thread::guest;
 use crate::thread::{self, Given, Inner, PATH_MAX};
 
-/// Most entries of an environment that are looked through.
+/// The most entries of an environment that are examined.
 const ENTRIES_MAX: usize = 1 << 20;
 
-/// The parent of such a child goes on. `shares_table`: the child's descriptors were its own, too.
+/// Forgets the preparation, when the parent of a guest continues. `shares_table`: the guest used
+/// the parent's descriptors.
 pub(crate) fn forget(room: &mut Inner, shares_table: bool) {
     let Some(mut given) = room.given.take() else {
         return;
     };
     if !shares_table {
-        // Numbers of the child's, which mean nothing here.
+        // These numbers are the guest's, and mean nothing here.
         std::mem::forget(given.prepared.take());
     } else if let Some(file) = given.handed {
         kernel::plain(libc::SYS_close, &[file as u64]);
@@ -59,7 +60,7 @@ pub(crate) fn execveat(args: [u64; 6], room: &mut Inner) -> Verdict {
     run(room, args[0], args[1], [args[2], args[3], args[4]])
 }
 
-/// fexecve of a file of ours: the mount's descriptor for it.
+/// Serves fexecve of a file of the pool, with the mount's descriptor of it.
 fn by_descriptor(file: &Descriptor, args: [u64; 6], room: &mut Inner) -> Answer {
     let through = promote::open(&Descriptor {
         access: O_RDONLY,
@@ -74,7 +75,7 @@ fn by_descriptor(file: &Descriptor, args: [u64; 6], room: &mut Inner) -> Answer 
     }
 }
 
-/// Without a mount.
+/// Serves exec without a mount.
 fn run_apart(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
     room.given = Some(Given::default());
     let inherited = inherited();
@@ -114,21 +115,21 @@ fn run_apart(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict
     become_another(room, &next, &inherited)
 }
 
-/// The program that this one is to become.
+/// The next program.
 struct Next<'a> {
     dirfd: u64,
-    /// Its path, with NUL; `None`: the program's own pointer.
+    /// Its path with NUL; `None` stands for the program's own pointer.
     path: Option<&'a [u8]>,
     raw: u64,
     arguments: u64,
     environment: u64,
     flags: u64,
-    /// Its name in the pool, where the kernel knows only a copy.
+    /// Its name in the pool, if the kernel has only a copy.
     own_name: Option<&'a [u8]>,
     target: &'a Target,
 }
 
-/// `rest`: argument vector, environment, flags.
+/// Executes the call. `rest` is the argument vector, the environment and the flags.
 fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
     if retire::is_retired() {
         return run_retired(room, dirfd, path, rest);
@@ -171,7 +172,7 @@ fn run(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
 }
 
 fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descriptor)]) -> Verdict {
-    // The state to hand over must not change, and no thread may be in a pool that is left.
+    // The state that is handed over must not change, and no thread may use a pool that is left.
     let alone = room.guest_of.is_none() && pool::attached().is_some() && gate::close();
     let nothing = inherited.is_empty() && cwd::file(room).is_none() && next.own_name.is_none();
     let handed = if nothing {
@@ -188,7 +189,7 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
     let handed = match handed {
         Ok(handed) => handed,
         Err(errno) if mountless::is() && !finds_nothing(errno, inherited) => {
-            // Without this library nothing could serve the open files.
+            // Without this library in the next program the mount must serve the open files.
             if alone {
                 gate::open();
             }
@@ -209,7 +210,7 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
         }
     };
     stats::flush(pool::attached());
-    // In a child that shares its parent's memory nobody would say that this call is over.
+    // In a guest, no later call would notice that this one is over.
     if room.guest_of.is_some() {
         gate::leave(thread::own_room());
     }
@@ -221,7 +222,7 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
         // SAFETY: the program's own call, with another environment, which stays until it is over.
         None => unsafe { kernel::call(libc::SYS_execveat, args) },
     };
-    // It failed: this program goes on.
+    // The call has failed, and this program continues.
     if room.guest_of.is_some() {
         gate::enter(thread::own_room());
     } else if alone {
@@ -231,13 +232,14 @@ fn become_another(room: &mut Inner, next: &Next<'_>, inherited: &[(i32, Descript
     Verdict::done(kernel_answer(answer))
 }
 
-/// Returns whether the next program can do without what could not be handed over: a user who may
-/// not open the pool finds nothing there, and stands nowhere.
+/// Returns whether the next program works without the state that could not be handed over: a user
+/// who may not open the pool finds nothing there, and has no directory in it.
 fn finds_nothing(errno: i32, inherited: &[(i32, Descriptor)]) -> bool {
     errno == libc::EACCES && inherited.is_empty()
 }
 
-/// With no system call but the program's own: others may be forbidden, to the next program too.
+/// Executes the call with no system call but the program's own: others may be forbidden, for the
+/// next program too.
 fn run_retired(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdict {
     let given = room.given.insert(Given::default());
     let environment = match environment(given, rest[1], None, &Target::WITHOUT) {
@@ -245,7 +247,7 @@ fn run_retired(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdi
         Err(errno) => return Verdict::done(Err(errno)),
     };
     let args = [dirfd, path, rest[0], environment, rest[2], 0];
-    // By the call that it made, for a filter may know that one alone.
+    // The program's own call is used, because a filter may allow that one alone.
     let (number, args) = if dirfd as i32 == AT_FDCWD && rest[2] == 0 {
         (libc::SYS_execve, [path, rest[0], environment, 0, 0, 0])
     } else {
@@ -257,8 +259,8 @@ fn run_retired(room: &mut Inner, dirfd: u64, path: u64, rest: [u64; 3]) -> Verdi
     Verdict::done(kernel_answer(answer))
 }
 
-/// A path relative to a directory of ours, or out of it again, as one that the kernel
-/// understands; any other leads the kernel to the mount as it is.
+/// Converts a path relative to a directory of the pool, or one that leaves it again, to a path that
+/// the kernel understands. Any other path leads the kernel to the mount unchanged.
 fn made_absolute(room: &mut Inner, dirfd: u64, path: u64) -> Result<Option<Vec<u8>>, i32> {
     match find(room, dirfd, path, AtEnd::Follow)? {
         Lead::Out(path) => Ok(Some(path.to_vec())),
@@ -282,20 +284,21 @@ fn inherited() -> Vec<(i32, Descriptor)> {
     all
 }
 
-/// The way in which the next program gets the text about what it inherits.
+/// The way in which the state reaches the next program.
 enum Handed {
     File(i32),
-    /// In its environment: no number was left for a file.
+    /// In its environment, because no number was free for a file.
     Text(Vec<u8>),
 }
 
-/// The most bytes of an entry of an environment (MAX_ARG_STRLEN), without the name of this one.
+/// The most bytes of an environment entry (MAX_ARG_STRLEN) without this entry's name.
 const TEXT_MAX: usize = (128 << 10) - 64;
 
-/// Writes down for the next program what it inherits.
+/// Writes down the state that the next program inherits.
 ///
 /// # Errors
-/// ENFILE, and others if nothing can be handed over: with a mount, that serves what is open.
+/// ENFILE, and others if nothing can be handed over. With a mount, the mount then serves the open
+/// files.
 fn hand_over(
     room: &mut Inner,
     inherited: &[(i32, Descriptor)],
@@ -303,8 +306,8 @@ fn hand_over(
 ) -> Result<Handed, i32> {
     let fs = pool::attached().ok_or(libc::ENFILE)?;
     let cwd = cwd::file(room);
-    // A child that shares its parent's memory has placeholders of what other threads of
-    // that have closed since: those stay what they are, and say EBADF.
+    // A guest may have placeholders whose files other threads of the parent have closed since. They
+    // stay placeholders, and give EBADF.
     let guest = room.guest_of.is_some();
     let alone = guest && gate::close();
     let there = |(_, file): &&(i32, Descriptor)| !guest || fs.file(file.file).is_ok();
@@ -351,7 +354,7 @@ fn hand_over(
     Ok(Handed::File(file as i32))
 }
 
-/// The settings for the next program (`start` reads them).
+/// The settings for the next program, which `start` reads.
 fn told(
     prepared: &pmfs::ForExec,
     inherited: &[(i32, Descriptor)],
@@ -372,14 +375,14 @@ fn told(
     }
     let mut text = text.into_bytes();
     if let Some(name) = own_name {
-        // The last, for a name may have any bytes in it.
+        // This line is the last, because a name may contain any byte.
         text.extend_from_slice(b"exe ");
         text.extend_from_slice(name);
     }
     text
 }
 
-/// Takes back what was handed over, after an exec that failed.
+/// Takes the state back after an exec that failed.
 fn take_back(room: &mut Inner, handed: Option<&Handed>) {
     if let Some(Handed::File(file)) = handed {
         kernel::plain(libc::SYS_close, &[*file as u64]);
@@ -392,7 +395,7 @@ fn take_back(room: &mut Inner, handed: Option<&Handed>) {
     }
 }
 
-/// The program's environment with our variables in it; answers the address of the new vector.
+/// Builds the program's environment with our variables. Returns the address of the new vector.
 fn environment(given: &mut Given, at: u64, handed: Option<&Handed>, target: &Target) -> Answer {
     let config = config::get();
     let mut preload = target.preload(&config.library);
@@ -445,7 +448,7 @@ fn environment(given: &mut Given, at: u64, handed: Option<&Handed>, target: &Tar
 }
 
 /// The libraries that a program preloads by itself, without a sanitizer that was put before this
-/// library for the program before it.
+/// library for the previous program.
 fn of_the_program<'a>(list: &'a [u8], library: &[u8]) -> impl Iterator<Item = &'a [u8]> {
     let parts: Vec<&[u8]> = list.split(|byte| b" :".contains(byte)).collect();
     let own = parts.iter().position(|part| *part == library).unwrap_or(0);

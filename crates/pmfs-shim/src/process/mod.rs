@@ -1,4 +1,4 @@
-//! The process as such: fork, threads, its end, who it is.
+//! The process as such: fork, threads, its end, its identity.
 
 pub(crate) mod exec;
 pub(crate) mod programs;
@@ -28,7 +28,7 @@ use crate::thread::gate;
 use crate::thread::guest;
 use crate::thread::{self, Inner};
 
-/// Calls that are none of the others'.
+/// Serves calls about the process.
 pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     let args = call.args;
     match call.rax as i64 {
@@ -54,8 +54,8 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
         libc::SYS_execve => exec::execve(args, room),
         libc::SYS_execveat => exec::execveat(args, room),
         libc::SYS_exit_group => {
-            // The gate stays closed: nobody begins anything any more. A pool that
-            // others don't let go is left as by a killed process.
+            // The gate stays closed: no thread begins a call any more. A pool that other threads
+            // still use is left as by a killed process.
             if room.guest_of.is_none() && (pool::attached().is_none() || gate::close()) {
                 stats::flush(pool::attached());
                 if maps::leave() {
@@ -78,7 +78,7 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
             }
             Verdict::Pass
         }
-        // The process may be another user afterwards.
+        // The process may have another user afterwards.
         _ => {
             if retire::is_due(call) && !mountless::is() {
                 retire::retire(room);
@@ -92,7 +92,8 @@ pub(crate) fn serve(call: &mut Call, room: &mut Inner) -> Verdict {
     }
 }
 
-/// Another root, or other mounts: names are the kernel's from then on, open files stay ours.
+/// Serves a change of the root or the mounts: from then on names go to the kernel, and open files
+/// are still served.
 fn other_world(call: &Call) -> Verdict {
     const NAMES: u64 = (libc::CLONE_NEWNS | libc::CLONE_NEWUSER) as u64;
     let number = call.rax as i64;
@@ -102,7 +103,7 @@ fn other_world(call: &Call) -> Verdict {
     {
         return Verdict::done(Err(errno));
     }
-    // Without a mount no other mounts change what names mean.
+    // Without a mount, other mounts do not change the meaning of names.
     if number == libc::SYS_unshare && (call.args[0] & NAMES == 0 || mountless::is()) {
         return Verdict::Pass;
     }
@@ -137,7 +138,7 @@ fn clone(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     fork(flags, call, room)
 }
 
-/// Makes a child with memory of its own, so that it can attach before it runs the program's code.
+/// Makes a child with memory of its own. The child attaches before it runs the program's code.
 fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     let alone = gate::close();
     let lent = spare::lend();
@@ -145,7 +146,7 @@ fn fork(flags: u64, call: &mut Call, room: &mut Inner) -> Verdict {
     let mut prepared = match pool::attached() {
         Some(fs) if maps::any() => match prepare(fs) {
             Ok(prepared) => Some(prepared),
-            // The child would have memory of the pool that is not pinned for it.
+            // The child would have memory of the pool without a pin.
             Err(_) => {
                 if alone {
                     gate::open();
@@ -195,11 +196,11 @@ const CLONE_WORDS: usize = 11;
 const STACK: usize = 5;
 const STACK_BYTES: usize = 6;
 
-/// A clone's arguments without the stack that the child is to have: it begins here, on
-/// a copy of ours, and goes to its own on leaving.
+/// A clone's arguments without the child's stack: the child begins here, on a copy of our stack,
+/// and changes to its own on leaving.
 struct OwnStack {
     args: [u64; 6],
-    /// The words that clone3 reads instead of the program's own structure.
+    /// The words that clone3 reads in place of the program's structure.
     _words: Box<[u64; CLONE_WORDS]>,
     top: Option<u64>,
 }

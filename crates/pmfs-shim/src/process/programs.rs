@@ -1,6 +1,6 @@
-//! Programs to be run where there is no mount: the kernel can't find one in the pool,
-//! nor a script's interpreter there. Scripts are understood here, and what is left at
-//! the end is the kernel's file, or a copy of the pool's.
+//! Programs to be run without a mount. The kernel can't find one in the pool, nor a script's
+//! interpreter there. Scripts are resolved here, and the final program is a file of the kernel, or
+//! a copy of the pool's.
 
 use libc::{
     AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, EACCES, ELOOP, ENOENT, ENOEXEC, EOPNOTSUPP,
@@ -26,15 +26,15 @@ use crate::program::copies::{self, Copy};
 use crate::program::credentials::{self, EXECUTE};
 use crate::thread::{Inner, PATH_MAX};
 
-/// The program that the kernel is asked to run.
+/// The program for the kernel to run.
 pub(crate) struct Program {
     pub dirfd: u64,
     /// Ends with NUL.
     pub path: Vec<u8>,
     pub flags: u64,
-    /// A script's interpreter gets these in place of the first argument.
+    /// The arguments of a script's interpreter that replace the first argument.
     pub told: Option<Vec<Vec<u8>>>,
-    /// The path of one in the pool, without NUL.
+    /// The path in the pool, without NUL.
     pub own_name: Option<Vec<u8>>,
     pub target: Target,
     _copy: Option<Copy>,
@@ -47,10 +47,10 @@ enum Stands {
     Pool(&'static Fs, Attr, Vec<u8>),
 }
 
-/// Finds the program that is to be run.
+/// Finds the program to be run.
 ///
 /// # Errors
-/// ENOENT, EACCES, ELOOP: those of execve(2). EOPNOTSUPP: open files, or a script, for a program
+/// ENOENT, EACCES, ELOOP: those of execve(2). EOPNOTSUPP: open files, or a script, with a program
 /// that can't load the library.
 pub(crate) fn resolve(
     room: &mut Inner,
@@ -121,7 +121,7 @@ fn copied(
     })
 }
 
-/// The name that an interpreter is told, as the kernel does it.
+/// The name that an interpreter gets, as from the kernel.
 fn told_name(dirfd: u64, path: u64) -> Result<Vec<u8>, i32> {
     let mut text = Box::new([0; PATH_MAX]);
     let len = program::path(path, &mut text)?;
@@ -175,7 +175,7 @@ fn stands(room: &mut Inner, dirfd: u64, path: u64, flags: u64) -> Result<Stands,
     }
 }
 
-/// Returns whether a script of the kernel's is for an interpreter in the pool.
+/// Returns whether a script outside has an interpreter in the pool.
 fn leads_in(room: &mut Inner, first: &Stands) -> Result<bool, i32> {
     let mut next = interpreter(first)?;
     for _ in 0..SCRIPTS_MAX {
@@ -193,10 +193,10 @@ fn leads_in(room: &mut Inner, first: &Stands) -> Result<bool, i32> {
 /// A script's interpreter and the argument for it.
 type Line = (Vec<u8>, Option<Vec<u8>>);
 
-/// The same of one that may be run.
+/// Reads the first line of a script that may be run.
 ///
 /// # Errors
-/// EACCES; ELOOP: a link that was not to be followed.
+/// EACCES; ELOOP: a link that must not be followed.
 fn script(now: &Stands) -> Result<Option<Line>, i32> {
     match now {
         Stands::Pool(fs, attr, _) => {
@@ -225,7 +225,7 @@ fn interpreter(now: &Stands) -> Result<Option<Line>, i32> {
         }
         Stands::Kernel(dirfd, path, flags) => match target::open(*dirfd, Some(path), *flags) {
             Some(file) => file.loading(),
-            // The kernel will say what is wrong.
+            // The kernel gives the error.
             None => return Ok(None),
         },
     };
@@ -236,7 +236,7 @@ fn interpreter(now: &Stands) -> Result<Option<Line>, i32> {
     }
 }
 
-/// An argument vector of the program's, with another beginning; each text ends with NUL.
+/// The program's argument vector with another beginning; each text ends with NUL.
 ///
 /// # Errors
 /// EFAULT; ENOENT: it has no end.

@@ -1,6 +1,6 @@
-//! The library steps back: what is open becomes the mount's, names are the kernel's, and every
-//! call goes there from then on. For programs that give up what the library needs (system
-//! calls, by seccomp; paths, by Landlock; the pool, by becoming another user), before they do.
+//! Retirement of the library: open files become the mount's, names are left to the kernel, and so
+//! is every later call. This happens before a program gives up something that the library needs:
+//! system calls (seccomp), paths (Landlock), or the pool (another user).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -25,11 +25,11 @@ use crate::thread::gate;
 
 static RETIRED: AtomicBool = AtomicBool::new(false);
 
-/// Calls are the kernel's, but for those about signals, whose handlers stay behind
-/// ours, and what takes completions that are ours.
+/// Returns whether calls go to the kernel: all but those about signals, whose handlers stay behind
+/// ours, and those that take our completions.
 #[inline]
 pub(crate) fn passes(number: i64, completions_are_out: impl Fn() -> bool) -> bool {
-    // A fork, for one, concerns what is still mapped.
+    // A fork, for one, concerns mappings that still exist.
     RETIRED.load(Ordering::Relaxed) && !maps::any() && !is_still_ours(number, completions_are_out)
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn is_retired() -> bool {
     RETIRED.load(Ordering::Relaxed)
 }
 
-/// Returns whether a call that may be such a step is one.
+/// Returns whether a call that may need retirement does.
 pub(crate) fn is_due(call: &Call) -> bool {
     const PR_SET_SECCOMP: u64 = 22;
     let [first, second, third, ..] = call.args;
@@ -58,7 +58,7 @@ pub(crate) fn is_due(call: &Call) -> bool {
         libc::SYS_seccomp => first <= 1,
         libc::SYS_prctl => first == PR_SET_SECCOMP,
         libc::SYS_landlock_restrict_self => true,
-        // For good alone: who may become again who he was keeps the pool.
+        // Only a final change counts: a program that can return to its user keeps the pool.
         libc::SYS_setuid => is_stranger(first),
         libc::SYS_setreuid => first & same != same && first != 0 && is_stranger(second),
         libc::SYS_setresuid => {
@@ -72,12 +72,12 @@ pub(crate) fn is_due(call: &Call) -> bool {
     }
 }
 
-/// Returns whether anything of the pool is open: without a mount nobody could take it over.
+/// Returns whether anything of the pool is open, which nobody could take over without a mount.
 pub(crate) fn has_something(room: &Inner) -> bool {
     maps::any() || cwd::file(room).is_some() || !descriptors::none()
 }
 
-/// Returns whether the kernel would do it, as far as its filter can be read.
+/// Returns whether the kernel would install the filter, as far as it can be read.
 pub(crate) fn would_filter(call: &Call) -> bool {
     const FILTER: u64 = 1;
     const PRCTL_FILTER: u64 = 2;
@@ -90,7 +90,7 @@ pub(crate) fn would_filter(call: &Call) -> bool {
     !has_filter || program::read::<[u64; 2]>(third).is_ok()
 }
 
-/// Returns whether a user may not have the pool, though this program has.
+/// Returns whether this program may use the pool and that user may not.
 fn is_stranger(uid: u64) -> bool {
     let uid = u64::from(uid as u32);
     if uid == 0 || uid == u64::from(u32::MAX) {
@@ -104,14 +104,14 @@ fn is_stranger(uid: u64) -> bool {
     })
 }
 
-/// Steps back. In a child that shares its parent's memory it can't: that is the parent's.
+/// Retires the library. A guest can't, because the library is its parent's.
 pub(crate) fn retire(room: &Inner) {
     if room.guest_of.is_some() || is_retired() {
         return;
     }
     let alone = gate::close();
     if is_retired() {
-        // Another thread did, while this one waited.
+        // Another thread retired it while this one waited.
         if alone {
             gate::open();
         }

@@ -1,4 +1,4 @@
-//! The kind of a program that is about to start: can this library be loaded into it?
+//! Properties of a program before it starts: whether it can load this library
 //! (docs/adr/0046-exec-targets.md).
 
 use libc::{AT_EMPTY_PATH, AT_FDCWD, O_CLOEXEC, O_RDONLY};
@@ -11,19 +11,19 @@ use crate::names;
 use crate::own::kernel::{self, PATH};
 use crate::program::credentials;
 
-/// The depth to which the kernel follows scripts that are run by scripts.
+/// The depth to which the kernel follows scripts run by scripts.
 pub(crate) const SCRIPTS_MAX: u32 = 5;
 
 /// A program.
 pub(crate) struct Target {
-    /// It loads this library: what is open is handed over, and not promoted.
+    /// It loads this library: open files are handed over, not promoted.
     pub has_library: bool,
-    /// The variables for this library may be in its environment: if it does not load the library,
-    /// programs that it starts may.
+    /// Its environment may have the variables for this library: even if it does not load the
+    /// library, programs that it starts may.
     pub takes_variables: bool,
-    /// The library that it has to load first.
+    /// The library that it must load first.
     first: Option<Vec<u8>>,
-    /// The reason for which it does not load the library.
+    /// The reason for not loading the library.
     pub why: &'static str,
 }
 
@@ -35,17 +35,17 @@ impl Target {
         why: "has another loader, or is Go's",
     };
 
-    /// The program at a path, which ends with NUL; `None`: it can't be read.
+    /// The program at a path, which ends with NUL; `None` if it can't be read.
     pub fn of(dirfd: u64, path: Option<&[u8]>, flags: u64) -> Target {
         if names::are_the_kernels() {
-            // Under another root, or with other mounts, the library, the pool and its
-            // directory may be other ones.
+            // Under another root, or with other mounts, the library, the pool and its directory may
+            // be other ones.
             return Target {
                 why: "has another root, or other mounts",
                 ..Target::WITHOUT
             };
         }
-        // The loader leaves it out where users differ, and takes the variable away.
+        // The loader ignores the variable where users differ, and removes it.
         let differ = !credentials::ids_agree();
         let mut next = open(dirfd, path, flags);
         let mut target = Target {
@@ -56,7 +56,7 @@ impl Target {
         };
         for _ in 0..SCRIPTS_MAX {
             let Some(file) = next.take() else {
-                // The kernel will say what is wrong.
+                // The kernel gives the error.
                 return target;
             };
             let changes_user = file.changes_user();
@@ -81,7 +81,7 @@ impl Target {
         target
     }
 
-    /// The beginning of what it is told to preload.
+    /// The start of its list of preloaded libraries.
     pub fn preload(&self, library: &[u8]) -> Vec<u8> {
         if !self.takes_variables {
             return Vec::new();
@@ -107,7 +107,7 @@ pub(crate) fn open(dirfd: u64, path: Option<&[u8]>, flags: u64) -> Option<File> 
     let how = (O_RDONLY | O_CLOEXEC) as u64;
     let own;
     let (dirfd, path) = if path == b"\0" && flags & AT_EMPTY_PATH as u64 != 0 {
-        // Also what was opened with O_PATH.
+        // This includes files opened with O_PATH.
         own = format!("/proc/self/fd/{}\0", dirfd as i32);
         (AT_FDCWD as u64, own.as_bytes())
     } else {
@@ -119,8 +119,9 @@ pub(crate) fn open(dirfd: u64, path: Option<&[u8]>, flags: u64) -> Option<File> 
 }
 
 impl File {
-    /// Its file says that it runs as somebody else, or with more rights. Whether the kernel
-    /// heeds that where it stands is not asked: then it merely has the mount's descriptors.
+    /// Returns whether its file makes it run as another user, or with more rights. Whether the
+    /// kernel respects that at its place is not checked: at worst the program gets the mount's
+    /// descriptors.
     fn changes_user(&self) -> bool {
         // SAFETY: a structure of numbers.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };

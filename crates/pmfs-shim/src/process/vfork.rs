@@ -1,12 +1,12 @@
-//! A child that shares its parent's memory until it ends or becomes another program (vfork,
-//! posix_spawn): a *guest*. The kernel has given it descriptors, a working directory,
-//! signals' handlers, a mask and limits of its own; what this library knows of those stands
-//! in memory that is the parent's too. So a guest notes what it has otherwise in the room
-//! that it shares with the parent's thread, which forgets it all when it runs again.
+//! A child that shares its parent's memory until it ends or calls exec (vfork, posix_spawn): a
+//! *guest*. The kernel gives it descriptors, a working directory, signal handlers, a mask and
+//! limits of its own; this library's knowledge of them is in memory that is the parent's too. So a
+//! guest notes its differences in the room that it shares with the parent's thread, which forgets
+//! all of them when it runs again.
 //!
-//! A guest is an owner of POSIX locks of its own, as any process is. It attaches nothing,
-//! for the attachment's descriptors would be in its table and their numbers in the parent's
-//! memory: with a mount that serves it, and without one its parent attaches before.
+//! A guest owns POSIX locks by itself, like any process. It does not attach: the attachment's
+//! descriptors would be in its table and their numbers in the parent's memory. With a mount, the
+//! mount serves it; without one its parent attaches before.
 
 use pmfs::FileId;
 
@@ -28,13 +28,13 @@ use crate::thread::descriptor::{Descriptor, Overlay};
 use crate::thread::guest;
 use crate::thread::{self, Inner, Own};
 
-/// vfork and its like: the next call on this thread is the guest's, or the parent's again.
+/// Serves vfork and the like: the next call on this thread is the guest's, or the parent's again.
 pub(crate) fn begin(flags: u64, room: &mut Inner) -> Verdict {
     let has = |flag: i32| flags & flag as u64 != 0;
     if room.guest_of.is_none() {
         let shares_table = has(libc::CLONE_FILES);
         if mountless::is() && !shares_table {
-            // If it can't be had, the guest finds nothing either.
+            // Without the pool, the guest finds nothing either.
             let _ = pool::get();
         }
         room.guest_of = Some(kernel::thread());
@@ -54,7 +54,7 @@ pub(crate) fn begin(flags: u64, room: &mut Inner) -> Verdict {
     Verdict::Pass
 }
 
-/// At the start of each call: whether it is the parent's again.
+/// Finds out at the start of each call whether it is the parent's again.
 #[inline(always)]
 pub(crate) fn note(room: &mut Inner, killed_inside: bool) {
     if let Some(parent) = room.guest_of {
@@ -62,7 +62,7 @@ pub(crate) fn note(room: &mut Inner, killed_inside: bool) {
     }
 }
 
-/// Apart from the others' calls, whose frames would be larger for it.
+/// This is a separate function, because it would enlarge the frames of other calls.
 #[cold]
 #[inline(never)]
 fn note_guest(room: &mut Inner, parent: u32, killed_inside: bool) {
@@ -75,7 +75,7 @@ fn note_guest(room: &mut Inner, parent: u32, killed_inside: bool) {
             own.number = me;
         }
         if room.host.is_none() {
-            // It may be killed while it holds something of the pool: that must not look
+            // The guest may be killed while it holds something of the pool, which must not look
             // like its parent's.
             room.host = Some(pmem::thread::with(|thread| {
                 (thread.tag.replace(0), thread.lane.replace(0))
@@ -86,7 +86,7 @@ fn note_guest(room: &mut Inner, parent: u32, killed_inside: bool) {
     is_over(room, killed_inside);
 }
 
-/// The parent runs again.
+/// Forgets the guest, when the parent runs again.
 fn is_over(room: &mut Inner, killed_inside: bool) {
     crate::MEMORY.guest_is_over();
     credentials::forget_ids();
@@ -121,7 +121,7 @@ fn is_over(room: &mut Inner, killed_inside: bool) {
     {
         let _ = fs.end_lock_owner(own.as_owner());
     }
-    // The files that the child opened itself.
+    // These files were opened by the guest itself.
     if held != 0 {
         let _ = fs.close_file(FileId::from_number(held));
     }
@@ -134,8 +134,7 @@ fn is_over(room: &mut Inner, killed_inside: bool) {
     }
 }
 
-/// A guest has forked: this process has memory of its own, and what the guest had
-/// otherwise is what it has.
+/// Makes the guest's state the process's, in a child that the guest has forked.
 pub(crate) fn apply_guest(room: &mut Inner) {
     room.guest_of = None;
     let place = room.guest.take().filter(|own| !own.shares_place);
@@ -157,8 +156,8 @@ pub(crate) fn apply_guest(room: &mut Inner) {
     }
 }
 
-/// Before a child shares the descriptors and not the memory that says whose they are, or the memory
-/// and not the descriptors. Nothing may be served here then.
+/// Stops the service before a child shares the descriptors but not the memory that describes them,
+/// or the memory but not the descriptors.
 ///
 /// # Errors
 /// EOPNOTSUPP where there is no mount to serve them.
@@ -173,7 +172,7 @@ pub(crate) fn part(room: &Inner) -> Result<(), i32> {
     Ok(())
 }
 
-/// Parts ([`part`]) a thread that leaves the others' table of descriptors.
+/// Stops the service ([`part`]) for a thread that leaves the shared table of descriptors.
 pub(crate) fn leave_table() -> Result<(), i32> {
     if guest::own().is_some() || !has_threads() {
         return Ok(());
@@ -182,7 +181,7 @@ pub(crate) fn leave_table() -> Result<(), i32> {
     part(unsafe { &*thread::room() })
 }
 
-/// Returns whether there are, or were, more threads than this one.
+/// Returns whether there are, or were, other threads.
 fn has_threads() -> bool {
     use std::os::unix::fs::MetadataExt;
     /// The link count of a directory without subdirectories.
@@ -190,7 +189,7 @@ fn has_threads() -> bool {
     std::fs::metadata("/proc/self/task").map_or(true, |tasks| tasks.nlink() > LINKS + 1)
 }
 
-/// In a child that a guest has forked: what that one had is the process's.
+/// Makes a guest's place the process's, in a child that the guest has forked.
 fn take_over(place: &Own) {
     umask::set_for_process(place.umask);
     if place.is_elsewhere {

@@ -1,6 +1,5 @@
-//! Copies of files of the pool for the kernel, where there is no mount to have them
-//! from: programs that are to run, and memory that can't be the pool's own blocks. In a
-//! memory file, which is sealed when it is whole.
+//! Copies of files of the pool for the kernel, where there is no mount: programs to be run, and
+//! memory that can't be the pool's own blocks. Each is a memory file, sealed when it is complete.
 
 use libc::{ENOMEM, F_ADD_SEALS};
 use pmfs::{Fs, Ino};
@@ -8,12 +7,12 @@ use pmfs::{Fs, Ino};
 use crate::call::{errno, kernel_answer};
 use crate::own::kernel::{self, PATH};
 
-/// Bytes that are copied at once.
+/// Bytes of one step of a copy.
 const STEP: usize = 256 << 10;
-/// Flag of linux/memfd.h, from 6.3 on: the file may be executed, whatever the machine's default is.
+/// Flag of linux/memfd.h, from 6.3 on: the file may be executed, whatever the machine's default.
 const MFD_EXEC: u64 = 0x10;
 
-/// A descriptor, closed at the end.
+/// A descriptor, closed on drop.
 pub(crate) struct Copy(pub u64);
 
 impl Drop for Copy {

@@ -1,4 +1,4 @@
-//! The program's identity, and what it may do: the kernel's rules for files, as the engine has none
+//! The program's identity and rights: the kernel's rules for files, which the engine does not have
 //! (docs/adr/0051-credentials.md).
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,12 +20,12 @@ fn known() -> &'static Known {
     &thread::own_room().credentials
 }
 
-/// The credentials of this thread may have changed.
+/// Forgets the credentials of this thread, which may have changed.
 pub(crate) fn forget() {
     known().forget(guest::own().is_some());
 }
 
-/// Does something with them.
+/// Calls `body` with the credentials of this thread.
 pub(crate) fn with<T>(body: impl FnOnce(&Credentials) -> T) -> T {
     let known = known();
     // SAFETY: a box, or nothing; it is given back two changes later, none of which
@@ -41,28 +41,28 @@ pub(crate) fn with<T>(body: impl FnOnce(&Credentials) -> T) -> T {
     body(fresh)
 }
 
-/// Returns whether every directory may be searched.
+/// Returns whether this thread may search every directory.
 #[inline]
 pub(crate) fn searches_all() -> bool {
     known().all_may.load(Ordering::Relaxed)
         || with(|me| me.has(capability::DAC_OVERRIDE) || me.has(capability::DAC_READ_SEARCH))
 }
 
-/// Does something as another user is to the file systems, if this thread may be that
-/// one, and is itself again.
+/// Runs `body` as another user for file systems, if this thread may become that user, and changes
+/// back.
 pub(crate) fn as_user<T>(uid: u64, body: impl FnOnce() -> T) -> T {
     let capabilities = Capabilities::get();
     let before = kernel::plain(libc::SYS_setfsuid, &[uid]) as u64;
     let answer = body();
     kernel::plain(libc::SYS_setfsuid, &[before]);
-    // Between root and others the kernel takes and gives capabilities.
+    // Between root and other users the kernel adds and removes capabilities.
     if Capabilities::get() != capabilities {
         capabilities.set();
     }
     answer
 }
 
-/// Checks that the program may do `want`.
+/// Checks that the program has the access `want`.
 ///
 /// # Errors
 /// EACCES.
@@ -79,7 +79,7 @@ pub(crate) fn allow(fs: &Fs, attr: &Attr, want: u32) -> Result<(), i32> {
     }
 }
 
-/// Checks that the program may take a name out of a directory: the sticky bit protects other users'
+/// Checks that the program may remove a name from a directory: the sticky bit protects other users'
 /// files.
 ///
 /// # Errors
@@ -96,7 +96,8 @@ pub(crate) fn allow_owner(attr: &Attr) -> Result<(), i32> {
     with(|me| rights::allow_owner(attr, me))
 }
 
-/// Before a change of a file's content: what that takes away of set-id bits and file capabilities.
+/// Removes set-id bits and file capabilities before a change of the content, as far as the change
+/// must.
 ///
 /// # Errors
 /// Those of the engine.
@@ -134,12 +135,12 @@ fn drop_some(fs: &Fs, ino: Ino) -> pmfs::Result<()> {
 }
 
 const UNKNOWN: u32 = u32::MAX;
-/// A guest has changed its own: to be asked for each time, and not kept, until it is over.
+/// A guest has changed its ids: until it is over they are read for each use, and not kept.
 const ASK: u32 = u32::MAX - 1;
 
 static IDS_AGREE: AtomicU32 = AtomicU32::new(UNKNOWN);
 
-/// Returns whether the real user is the effective one, so that access(2) asks for the same as open.
+/// Returns whether the real user is the effective one: access(2) then gives the answer of open.
 pub(crate) fn ids_agree() -> bool {
     let known = IDS_AGREE.load(Ordering::Relaxed);
     if known != UNKNOWN && known != ASK {
@@ -154,12 +155,12 @@ pub(crate) fn ids_agree() -> bool {
     agree
 }
 
-/// They may be others: a guest's were asked for, or it is over.
+/// Forgets the ids, because they were a guest's, or a guest is over.
 pub(crate) fn forget_ids() {
     IDS_AGREE.store(UNKNOWN, Ordering::Relaxed);
 }
 
-/// They may have become others: a guest's own are not kept.
+/// Forgets the ids, which may have changed; a guest's own are not kept.
 pub(crate) fn ids_may_differ(is_guest: bool) {
     let known = if is_guest { ASK } else { UNKNOWN };
     IDS_AGREE.store(known, Ordering::Relaxed);

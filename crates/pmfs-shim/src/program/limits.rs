@@ -1,8 +1,7 @@
-//! RLIMIT_FSIZE: how large a file this program may make. The kernel asks on writing, so
-//! the library has to.
+//! RLIMIT_FSIZE, the greatest size of a file that this program may create. The kernel checks it on
+//! writes, so the library must.
 //!
-//! Absent on purpose: a limit that another process sets for this one (prlimit(2)); it
-//! holds from the next program on.
+//! A limit that another process sets for this one (prlimit(2)) is not seen until the next program.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,12 +13,12 @@ use crate::thread::guest;
 
 /// The limit was not read yet; no limit is so large.
 const UNKNOWN: u64 = u64::MAX - 1;
-/// A guest has another: to be asked for each time, and not kept, until it is over.
+/// A guest has another limit: until it is over the limit is read for each use, and not kept.
 const ASK: u64 = u64::MAX - 2;
 
 static FILE_BYTES: AtomicU64 = AtomicU64::new(UNKNOWN);
 
-/// setrlimit(2), prlimit(2): it may be another now.
+/// Serves setrlimit(2) and prlimit(2), after which the limit may differ.
 pub(crate) fn change(call: &Call) -> Verdict {
     // SAFETY: the program's own call, as it made it.
     let answer = unsafe { kernel::call(call.rax as i64, call.args) };
@@ -28,7 +27,7 @@ pub(crate) fn change(call: &Call) -> Verdict {
     crate::call::kernel_answer(answer).into()
 }
 
-/// Returns whether a call sets this limit of the program's.
+/// Returns whether a call sets this limit of the program.
 pub(crate) fn sets(call: &Call, limit: u32) -> bool {
     let [first, second, third, ..] = call.args;
     let (resource, new) = match call.rax as i64 {
@@ -38,7 +37,7 @@ pub(crate) fn sets(call: &Call, limit: u32) -> bool {
     new != 0 && resource as u32 == limit
 }
 
-/// A guest's own limit, if it set one, is none of its parent's.
+/// Forgets a guest's own limit, which is not its parent's.
 pub(crate) fn guest_is_over() {
     let _ = FILE_BYTES.compare_exchange(ASK, UNKNOWN, Ordering::Relaxed, Ordering::Relaxed);
 }
@@ -66,10 +65,10 @@ fn ask(known: u64) -> u64 {
     limit
 }
 
-/// The part of `bytes` that may be written at a place, which is asked for only if there is a limit.
+/// The part of `bytes` that may be written at `place`, which is evaluated only if there is a limit.
 ///
 /// # Errors
-/// EFBIG, and SIGXFSZ, if no byte may; the error of `place`.
+/// EFBIG, and SIGXFSZ, if no byte may be written; the error of `place`.
 #[inline]
 pub(crate) fn cut(bytes: u64, place: impl FnOnce() -> Answer) -> Answer {
     let limit = file_bytes();

@@ -1,4 +1,4 @@
-//! The program's memory: every pointer of its may be bad, which is EFAULT and nothing else.
+//! The program's memory. Every pointer may be bad, which must be EFAULT and have no other effect.
 
 pub(crate) mod copies;
 pub(crate) mod credentials;
@@ -12,7 +12,7 @@ use pmem::program;
 
 use crate::thread::PATH_MAX;
 
-/// Bytes of a page: what one look at a string may cross into is asked for apart.
+/// Bytes of a page; a string is read page by page.
 const PAGE: usize = 4096;
 
 /// Reads a structure of plain numbers.
@@ -43,12 +43,12 @@ pub(crate) fn read_bytes(from: u64, bytes: &mut [u8]) -> Result<(), i32> {
     program::copy_in(bytes, from as usize).map_err(|_| EFAULT)
 }
 
-/// The bytes from there to the end of the page.
+/// The count of bytes from there to the end of the page.
 pub(crate) fn to_page_end(at: u64) -> usize {
     PAGE - at as usize % PAGE
 }
 
-/// Reads a path and the NUL behind it; answers its length without that.
+/// Reads a path and the NUL behind it. Returns its length without NUL.
 ///
 /// # Errors
 /// EFAULT, ENAMETOOLONG.
@@ -66,7 +66,7 @@ pub(crate) fn path(from: u64, room: &mut [u8; PATH_MAX]) -> Result<usize, i32> {
     Err(libc::ENAMETOOLONG)
 }
 
-/// By libc, many bytes at once.
+/// The position of NUL, found by libc many bytes at once.
 fn position_of_nul(bytes: &[u8]) -> Option<usize> {
     let start = bytes.as_ptr();
     // SAFETY: as many bytes as the slice has.
@@ -91,11 +91,11 @@ pub(crate) fn name(from: u64) -> Result<Vec<u8>, i32> {
     }
 }
 
-/// A buffer of the program's as the engine takes it: whether it is there is found out when
-/// it is copied to, by a copy with a landing pad, and nothing else of the engine touches it.
+/// A buffer of the program for the engine. Whether it is accessible shows when the engine copies to
+/// it, by a copy with a landing pad; no other code of the engine touches it.
 ///
 /// # Safety
-/// For the time of one call of the engine's that fills it.
+/// It is valid during one call of the engine that fills it.
 pub(crate) unsafe fn buffer<'a>(at: u64, bytes: usize) -> &'a mut [u8] {
     let start = at_least_something(at);
     // SAFETY: see above; a length that no slice may have was cut by the caller (at most
@@ -103,23 +103,23 @@ pub(crate) unsafe fn buffer<'a>(at: u64, bytes: usize) -> &'a mut [u8] {
     unsafe { slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(start), bytes) }
 }
 
-/// Longest data that are copied before the engine sees them; what is longer it copies
-/// with a landing pad.
+/// The greatest length of data that are copied before the engine sees them. The engine copies
+/// longer data with a landing pad.
 const SHORT: usize = pmfs::UNGUARDED_MAX;
 
-/// Room for them.
+/// Space for such data.
 pub(crate) type Short = [std::mem::MaybeUninit<u8>; SHORT];
 
-/// That room, empty.
+/// An empty [`Short`].
 pub(crate) const NOTHING: Short = [const { std::mem::MaybeUninit::uninit() }; SHORT];
 
-/// Data of the program's for a write.
+/// Data of the program for a write.
 ///
 /// # Errors
-/// EFAULT, of short data; the engine meets it in longer ones.
+/// EFAULT for short data; the engine meets it in longer data.
 ///
 /// # Safety
-/// For the time of one call of the engine's.
+/// They are valid during one call of the engine.
 #[inline]
 pub(crate) unsafe fn data(room: &mut Short, at: u64, bytes: usize) -> Result<&[u8], i32> {
     if bytes <= SHORT {
@@ -133,10 +133,10 @@ pub(crate) unsafe fn data(room: &mut Short, at: u64, bytes: usize) -> Result<&[u
     Ok(unsafe { slice::from_raw_parts(at, bytes) })
 }
 
-/// A null pointer is as bad as the one behind it, and a slice may not have it.
+/// Replaces a null pointer, which a slice may not have, by the next address, which is as bad.
 fn at_least_something(at: u64) -> usize {
     (at as usize).max(1)
 }
 
-/// Most that one call moves, as in the kernel.
+/// The most bytes that one call moves, as in the kernel.
 pub(crate) const IO_MAX: u64 = 0x7fff_f000;

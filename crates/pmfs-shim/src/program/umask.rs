@@ -1,4 +1,4 @@
-//! The umask: the kernel has it by process, and a guest's may be another (`vfork.rs`).
+//! The umask. The kernel keeps it for each process, and a guest may have its own (`vfork.rs`).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -14,7 +14,7 @@ pub(crate) fn known() -> u32 {
     UMASK.load(Ordering::Relaxed)
 }
 
-/// The process's umask, or a guest's; `read` is for a file of the kernel's.
+/// The umask of the process, or of a guest; `read` reads a file of the kernel.
 pub(crate) fn get(read: fn(&str) -> String) -> u32 {
     let own = guest::own_place();
     let known = own.as_ref().map_or_else(known, |own| own.umask);
@@ -26,7 +26,7 @@ pub(crate) fn get(read: fn(&str) -> String) -> u32 {
     umask
 }
 
-/// It is this from now on.
+/// Sets the umask of the process, or of a guest.
 pub(crate) fn set(umask: u32) {
     match guest::own_place() {
         Some(own) => own.umask = umask,
@@ -34,7 +34,7 @@ pub(crate) fn set(umask: u32) {
     }
 }
 
-/// The same of the process's, whoever asks.
+/// Sets the umask of the process, even from a guest.
 pub(crate) fn set_for_process(umask: u32) {
     UMASK.store(umask, Ordering::Relaxed);
 }
@@ -44,7 +44,7 @@ fn ask(read: fn(&str) -> String) -> u32 {
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     let asked = line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
     asked.unwrap_or_else(|| {
-        // Without /proc: by setting it, and back.
+        // Without /proc the umask is read by setting it twice.
         let before = kernel::plain(libc::SYS_umask, &[0o077]) as u32;
         kernel::plain(libc::SYS_umask, &[before.into()]);
         before

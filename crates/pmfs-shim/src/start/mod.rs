@@ -1,5 +1,5 @@
-//! The library's constructor, before any other object's (`-z initfirst`): libc has not
-//! begun either, so the environment is what the loader passes.
+//! The library's constructor. It runs before any other object's (`-z initfirst`), even libc's, so
+//! the environment is the one that the loader passes.
 
 use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +41,7 @@ extern "C" fn start(
 fn begin(config: &Config) {
     std::panic::set_hook(Box::new(|what| {
         log::line(format_args!("{what}"));
-        // Others undo and free whatever it held.
+        // Other processes undo and free what it held.
         kernel::plain(
             libc::SYS_kill,
             &[kernel::process().into(), libc::SIGABRT as u64],
@@ -64,29 +64,30 @@ fn begin(config: &Config) {
         };
         log::line(format_args!("{why}; {instead}"));
         if config.mountless {
-            // All below the directory is missing to it, and no call of its would say why.
+            // The program finds nothing below the directory, and none of its calls would say why.
             log::loudly(format_args!("{why}; {instead}"));
         }
     }
-    // After the image, whose stubs need a place near libc: the pool's mapping may be anywhere.
+    // This follows the image, whose stubs need a place near libc: the pool's mapping may be
+    // anywhere.
     if let Some(handed) = &config.handed {
         take(config, handed);
     }
 }
 
-/// Takes over what the program before this one in this process has left for it.
+/// Takes over the state that the previous program in this process has left.
 fn take(config: &Config, handed: &[u8]) {
     let number = std::str::from_utf8(handed).ok();
     let text = match number.and_then(|number| number.parse().ok()) {
         Some(file) => read_all(file),
-        // The text itself, from a program that had no number left for a file.
+        // The text itself, from a program that had no free number for a file.
         None => Some(handed.to_vec()),
     };
     let Some(text) = text else {
         log::line(format_args!("what was handed over can't be read"));
         return;
     };
-    // The last, if it is there: a name may have any bytes in it.
+    // This line is the last, because a name may contain any byte.
     let name = text.windows(5).position(|bytes| bytes == b"\nexe ");
     if let Some(at) = name {
         exe::set_own_name(&text[at + 5..]);
@@ -129,7 +130,7 @@ fn take(config: &Config, handed: &[u8]) {
     }
 }
 
-/// A small file; it is closed.
+/// Reads a small file and closes it.
 fn read_all(file: u64) -> Option<Vec<u8>> {
     let size = kernel::plain(libc::SYS_lseek, &[file, 0, libc::SEEK_END as u64]);
     let mut text = vec![0u8; size.clamp(0, 1 << 26) as usize];

@@ -1,10 +1,9 @@
-//! libc's text with its call sites patched: where it is mapped, and the code of the
-//! entry that its stubs lead to.
+//! libc's text with patched call sites: its mapping, and the entry that its stubs lead to.
 
 pub(crate) mod empty_name;
 pub(crate) mod patch;
 
-// In assembly, above all that serves (`entry`).
+// These are assembly, above all code that serves (`entry`).
 unsafe extern "C" {
     static pmfs_shim_entry: u8;
     static pmfs_shim_entry_leaving: u8;
@@ -15,7 +14,7 @@ unsafe extern "C" {
     static pmfs_shim_restorer: u8;
 }
 
-/// One of the two, in the code of this library.
+/// One of the two entries, in the code of this library.
 pub(crate) struct Entry {
     /// The address that stubs jump to.
     pub start: usize,
@@ -24,7 +23,7 @@ pub(crate) struct Entry {
     pub end: usize,
 }
 
-/// The one that keeps the vector registers, and the one that does not.
+/// The entry that keeps the vector registers, and the one that does not.
 pub(crate) fn entries() -> [Entry; 2] {
     let at = |label: *const u8| label.expose_provenance();
     [
@@ -41,7 +40,7 @@ pub(crate) fn entries() -> [Entry; 2] {
     ]
 }
 
-/// The address that a handler which the program did not install returns to.
+/// The address that a handler returns to if the program did not install it.
 pub(crate) fn restorer() -> usize {
     (&raw const pmfs_shim_restorer).expose_provenance()
 }

@@ -1,9 +1,9 @@
-//! Maps the patched text of libc, and of other libraries, over their own (`pmfs-patch` made it),
-//! and translates a place in a stub to the one in the library.
+//! Maps the patched text of libc and of other libraries (made by `pmfs-patch`) over their own, and
+//! translates a place in a stub to the one in the library.
 //!
-//! Where an image can't be mapped (its file system is noexec), or by `PMFS_PATCH_MODE=place`,
-//! the sites themselves are overwritten: that makes the touched pages the process's own, and
-//! memory executable that was written to, which a process under MDWE may not.
+//! Where an image can't be mapped (its file system is noexec), or with `PMFS_PATCH_MODE=place`, the
+//! sites themselves are overwritten. The touched pages are then private to the process, and memory
+//! that was written to becomes executable, which a process under MDWE may not do.
 
 use std::ffi::CStr;
 use std::sync::Mutex;
@@ -22,22 +22,22 @@ use crate::own::log;
 use crate::stubs;
 use crate::stubs::empty_name;
 
-/// A library, as the loader has it.
+/// A library, from the loader.
 struct Library {
     base: usize,
     /// The path of its file; ends with NUL.
     path: Vec<u8>,
     build_id: Vec<u8>,
-    /// Its read-only data: address and bytes; 0 if there are none.
+    /// Its read-only data: address and bytes; zeros if there are none.
     constants: (usize, usize),
 }
 
-/// Libraries that were patched, in the order in which they were. All 0 before.
+/// The patched libraries, in order; zeros behind the last.
 static MODULES: [Module; MODULES_MAX] = [const { Module::new() }; MODULES_MAX];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 const MODULES_MAX: usize = 16;
 
-/// A mapped library among them.
+/// A patched library.
 struct Module {
     base: AtomicUsize,
     stubs: AtomicUsize,
@@ -69,7 +69,7 @@ impl Module {
 /// An open image.
 struct Image {
     file: u64,
-    /// It is closed again.
+    /// Whether the descriptor is closed on drop.
     is_own: bool,
     header: HeaderRaw,
 }
@@ -83,7 +83,8 @@ impl Drop for Image {
 }
 
 impl Image {
-    /// By its path, or, as `fd:NUMBER`, a descriptor that `pmfs run` has left open.
+    /// Opens an image by its path, or, for `fd:NUMBER`, takes a descriptor that `pmfs run` has left
+    /// open.
     fn open(name: &[u8]) -> Result<Image, &'static str> {
         let (file, is_own) = match config::descriptor_of(name) {
             Some(number) => (i64::from(number), false),
@@ -114,7 +115,7 @@ impl Image {
         self.header.build_id.get(..len) == Some(build_id)
     }
 
-    /// Maps a part of it.
+    /// Maps a part of the image.
     fn map(&self, address: usize, len: u64, protection: i32, flags: i32, offset: u64) -> i64 {
         map(self.file, (address, len), protection, flags, offset)
     }
@@ -133,10 +134,10 @@ fn read(file: u64, from: u64, bytes: &mut [u8]) -> bool {
     len == bytes.len() as i64
 }
 
-/// Puts the image of libc in place, and those of the other libraries that are here.
+/// Puts the image of libc in place, and those of the other libraries that are loaded.
 ///
 /// # Errors
-/// The reason in words for which libc's can't be: the mount serves this process then.
+/// The reason in words why libc can't be patched: the mount then serves this process.
 pub(crate) fn apply() -> Result<(), &'static str> {
     let config = config::get();
     let image = Image::open(&config.image)?;
@@ -164,8 +165,8 @@ fn tell(soname: &[u8], applied: Result<(), &'static str>) {
 
 static LOADING: Mutex<()> = Mutex::new(());
 
-/// The loader has mapped a file's code at this address, from this offset on: it may be
-/// one that is to be patched.
+/// Patches code of a file that the loader has mapped at this address from this offset on, if it is
+/// one of the libraries.
 pub(crate) fn loaded(file: u64, at: usize, offset: u64) {
     let others = &config::get().others;
     if others.is_empty() {
@@ -236,7 +237,7 @@ fn put(image: &Image, library: &Library) -> Result<(), &'static str> {
         });
     let mut in_place = in_place;
     if !known {
-        // One that was closed and is opened again at the same place has its stubs still.
+        // A library that was closed and is loaded again at the same place still has its stubs.
         in_place |= map_stubs(image, stubs, in_place)?;
         note(image, library, stubs)?;
     }
@@ -253,7 +254,7 @@ fn put(image: &Image, library: &Library) -> Result<(), &'static str> {
     overwrite(image, library, text)
 }
 
-/// A module more, whose stubs are there.
+/// Notes a library whose stubs are in place.
 fn note(image: &Image, library: &Library, stubs: usize) -> Result<(), &'static str> {
     let header = &image.header;
     let index = COUNT.load(Ordering::Relaxed);
@@ -303,7 +304,7 @@ fn protect(at: usize, len: u64, protection: i32) -> bool {
     unsafe { kernel::call(libc::SYS_mprotect, args) == 0 }
 }
 
-/// Memory at an address where nothing is yet.
+/// Maps memory at an address where nothing is mapped yet.
 fn fresh(at: usize, len: u64) -> Result<(), &'static str> {
     let made = map(u64::MAX, (at, len), OPEN, FRESH | MAP_ANONYMOUS, 0);
     if made == at as i64 {
@@ -313,8 +314,8 @@ fn fresh(at: usize, len: u64) -> Result<(), &'static str> {
     }
 }
 
-/// The stubs, and behind them the page that tells them where the entries are. Answers
-/// whether they had to be copied, because the image's own pages may not be executed.
+/// Maps the stubs, and behind them the page with the addresses of the entries. Returns whether they
+/// were copied, because the image's own pages may not be executed.
 fn map_stubs(image: &Image, stubs: usize, copied: bool) -> Result<bool, &'static str> {
     let header = &image.header;
     let mut copied = copied;
@@ -358,8 +359,8 @@ fn allow_copies() -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Overwrites each site. One whose bytes are not those of the library's file is
-/// somebody else's already, and stays.
+/// Overwrites each site. A site whose bytes are not those of the library's file was changed by
+/// others already, and stays.
 fn overwrite(image: &Image, library: &Library, text: usize) -> Result<(), &'static str> {
     allow_copies()?;
     let header = &image.header;
@@ -381,7 +382,7 @@ fn overwrite(image: &Image, library: &Library, text: usize) -> Result<(), &'stat
         .iter()
         .find(|module| module.base.load(Ordering::Relaxed) == library.base);
     let sites = module.map_or(&[][..], Module::sites);
-    // Executable all the time: this very thread may be on the way through it.
+    // The memory stays executable, because this very thread may be running in it.
     if !protect(text, header.text_len, CODE | PROT_WRITE) {
         kernel::plain(libc::SYS_close, &[original]);
         return Err("its text can't be written to");
@@ -420,7 +421,7 @@ fn overwrite(image: &Image, library: &Library, text: usize) -> Result<(), &'stat
 /// More bytes than any site has.
 const SITE_MAX: usize = 64;
 
-/// The address in its library that one in a stub stands for.
+/// The address in the library that an address in a stub stands for.
 pub(crate) fn place_in_libc(at: usize) -> Option<usize> {
     let modules = &MODULES[..COUNT.load(Ordering::Acquire)];
     modules.iter().find_map(|module| {
@@ -442,7 +443,7 @@ pub(crate) fn place_in_libc(at: usize) -> Option<usize> {
     })
 }
 
-/// The search of [`look`], and its result.
+/// The search of [`look`], with its result.
 struct Search<'a> {
     soname: &'a [u8],
     found: Option<Library>,
@@ -459,7 +460,7 @@ fn find(soname: &[u8]) -> Option<Library> {
     search.found
 }
 
-/// Called for each object until one is it.
+/// Called for each loaded object until one matches.
 unsafe extern "C" fn peek(
     info: *mut libc::dl_phdr_info,
     _: usize,
@@ -512,7 +513,7 @@ unsafe extern "C" fn peek(
     1
 }
 
-/// The build-id among notes: sizes of name and text, kind, both padded to four.
+/// The build-id among ELF notes: sizes of name and text, kind, both padded to four bytes.
 fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
     const KIND: u32 = 3;
     while notes.len() >= 12 {

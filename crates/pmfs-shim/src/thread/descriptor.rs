@@ -6,8 +6,8 @@ const ACCESS_SHIFT: u32 = 32;
 const DIRECTORY: u64 = 1 << 34;
 const BORROWED: u64 = 1 << 35;
 
-/// The access of a directory opened with O_PATH: the mount's descriptor, the kernel's but for
-/// names that begin there. Without a mount it is a placeholder, of anything opened so.
+/// The access of a directory opened with O_PATH: the mount's descriptor, served by the kernel
+/// except for names that begin there. Without a mount it is a placeholder, of any file opened so.
 pub(crate) const PATH_ONLY: i32 = libc::O_ACCMODE;
 
 /// One descriptor.
@@ -18,7 +18,7 @@ pub(crate) struct Descriptor {
     /// O_RDONLY, O_WRONLY or O_RDWR; or [`PATH_ONLY`].
     pub access: i32,
     pub is_dir: bool,
-    /// Seen by a child that shares its parent's memory: the reference is the parent's.
+    /// Set in a guest: the reference is the parent's.
     pub borrowed: bool,
 }
 
@@ -26,7 +26,7 @@ impl Descriptor {
     /// A directory opened with O_PATH.
     pub fn path_only(ino: Ino) -> Descriptor {
         Descriptor {
-            // No open file; any number but 0.
+            // There is no open file: any number but 0.
             file: FileId::from_number(u64::MAX),
             ino,
             access: PATH_ONLY,
@@ -47,17 +47,17 @@ impl Descriptor {
         self.is_path_only() && !self.is_dir
     }
 
-    /// Opened with O_PATH.
+    /// Returns whether it was opened with O_PATH.
     pub fn has_path_only(&self) -> bool {
         self.access == PATH_ONLY
     }
 
-    /// The kernel's.
+    /// Returns whether it was opened with O_PATH and is a descriptor of the kernel.
     pub fn is_path_only(&self) -> bool {
         self.access == PATH_ONLY && self.file.number() == u64::MAX
     }
 
-    /// Opened with O_PATH, where there is no mount.
+    /// Returns whether it was opened with O_PATH without a mount.
     pub fn is_place(&self) -> bool {
         self.access == PATH_ONLY && self.file.number() != u64::MAX
     }
@@ -70,7 +70,7 @@ impl Descriptor {
         self.access == libc::O_WRONLY || self.access == libc::O_RDWR
     }
 
-    /// All of it but the file, in one word: 36 bits.
+    /// All of it but the file, packed into 36 bits.
     pub fn facts(&self) -> u64 {
         let mut facts = self.ino | (self.access as u64) << ACCESS_SHIFT;
         if self.is_dir {
@@ -93,5 +93,5 @@ impl Descriptor {
     }
 }
 
-/// The descriptors that differ between a child that shares its parent's memory and the parent.
+/// The descriptors that differ between a guest and its parent.
 pub(crate) type Overlay = Vec<(u32, Option<Descriptor>)>;

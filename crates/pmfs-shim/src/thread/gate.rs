@@ -1,11 +1,11 @@
-//! The gate: a fork, the end of the process and the next program wait until no other thread is in
-//! the middle of a call.
+//! The gate: a fork, the end of the process and exec wait until no other thread is in the middle of
+//! a call.
 //!
-//! A fork copies the locks that a thread holds at that moment (the allocator's, the engine's own),
-//! and in the child nothing gives them back; and a pool that is left must not be changed any more.
+//! A fork copies the locks that other threads hold at that moment (the allocator's, the engine's),
+//! and no thread of the child releases them; and a pool that is left must not be changed any more.
 //! So each thread notes when it is inside. A thread that needs the process to itself closes the
-//! gate and waits for those inside. A call costs two plain stores for it: the closer orders its
-//! store and its load of the gate (membarrier(2)).
+//! gate and waits for those inside. A call pays two plain stores for it: the closer orders its own
+//! store and load of the gate (membarrier(2)).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
 
@@ -16,19 +16,19 @@ const OPEN: u32 = 0;
 const CLOSED: u32 = 1;
 
 static GATE: AtomicU32 = AtomicU32::new(OPEN);
-/// True if the kernel orders the others' stores for a closer.
+/// Set if the kernel orders the others' stores for a closer.
 static ORDERED: AtomicBool = AtomicBool::new(false);
 
-/// The longest wait of a closer for the others: longer than any call that does not wait itself.
+/// The longest wait of a closer: longer than any call that does not wait itself.
 const PATIENCE_MS: u64 = 2000;
-/// One sleep of those who wait.
+/// One sleep of a waiter.
 const NAP_NS: u64 = 50_000;
 
 /// Commands of linux/membarrier.h.
 const REGISTER: u64 = 1 << 4;
 const EXPEDITED: u64 = 1 << 3;
 
-/// At the start of the process.
+/// Initializes the gate at the start of the process.
 pub(crate) fn start() {
     let registered = kernel::plain(libc::SYS_membarrier, &[REGISTER, 0, 0]) == 0;
     ORDERED.store(registered, Ordering::Relaxed);
@@ -37,7 +37,7 @@ pub(crate) fn start() {
 /// The room of the thread that closed the gate.
 static CLOSER: AtomicUsize = AtomicUsize::new(0);
 
-/// This thread begins a call.
+/// Begins a call of this thread.
 #[inline]
 pub(crate) fn enter(room: &Room) {
     loop {
@@ -51,7 +51,7 @@ pub(crate) fn enter(room: &Room) {
             return;
         }
         if CLOSER.load(Ordering::Relaxed) == std::ptr::from_ref(room).addr() {
-            // By a child that shared the room, and was killed before it opened.
+            // A guest that shared the room closed it, and was killed before it opened it.
             open();
         }
         room.busy.store(0, Ordering::Release);
@@ -59,20 +59,20 @@ pub(crate) fn enter(room: &Room) {
     }
 }
 
-/// And ends it.
+/// Ends a call of this thread.
 #[inline]
 pub(crate) fn leave(room: &Room) {
     room.busy.store(0, Ordering::Release);
 }
 
-/// Returns whether somebody waits for the others to end their calls: those that wait themselves
-/// give up and begin again.
+/// Returns whether a thread waits for the others' calls to end: calls that wait themselves give up
+/// and begin again.
 pub(crate) fn is_closed() -> bool {
     GATE.load(Ordering::Relaxed) == CLOSED
 }
 
-/// Does what may take for ever, and touches nothing of the pool's or of this library's,
-/// in the middle of a call.
+/// Runs `body`, which may last for ever and touches nothing of the pool or this library, in the
+/// middle of a call.
 pub(crate) fn away<T>(body: impl FnOnce() -> T) -> T {
     let room = thread::own_room();
     leave(room);
@@ -81,15 +81,15 @@ pub(crate) fn away<T>(body: impl FnOnce() -> T) -> T {
     answer
 }
 
-/// Closes the gate and waits until this thread is the only one inside; `false`:
-/// somebody stays, and it is open again.
+/// Closes the gate and waits until this thread is the only one inside. `false`: another thread
+/// stays inside, and the gate is open again.
 pub(crate) fn close() -> bool {
     let own = thread::own_room();
     while GATE
         .compare_exchange(OPEN, CLOSED, Ordering::SeqCst, Ordering::Relaxed)
         .is_err()
     {
-        // Another closes it, and waits for this thread too.
+        // Another thread closes it, and waits for this one too.
         leave(own);
         wait_for_change();
         own.busy.store(1, Ordering::SeqCst);
@@ -111,7 +111,7 @@ pub(crate) fn close() -> bool {
     false
 }
 
-/// Opens it again.
+/// Opens the gate again.
 pub(crate) fn open() {
     CLOSER.store(0, Ordering::Relaxed);
     GATE.store(OPEN, Ordering::Release);
@@ -125,7 +125,7 @@ const WAKE: u64 = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as u64;
 
 fn wait_for_change() {
     let at = GATE.as_ptr().expose_provenance() as u64;
-    // Timed: a closer that was killed in a child that shares our memory opens nothing.
+    // The wait is timed, because a closer in a guest may have been killed.
     let time = [0i64, 100_000_000];
     let until = time.as_ptr().expose_provenance() as u64;
     // SAFETY: as in `open`; the kernel reads the time.

@@ -1,5 +1,5 @@
-//! The state of a guest, a child that shares its parent's memory (`vfork.rs`), that differs from
-//! its parent's.
+//! The state of a guest, a child that shares its parent's memory (`vfork.rs`), where it differs
+//! from its parent's.
 
 use pmfs::{LockClass, LockOwner};
 
@@ -8,7 +8,7 @@ use crate::thread::descriptor::Overlay;
 use crate::thread::{self, Own};
 
 impl Own {
-    /// The owner of its POSIX locks, by its own number.
+    /// The owner of its POSIX locks, by its number.
     pub fn as_owner(&self) -> LockOwner {
         LockOwner {
             class: LockClass::Posix,
@@ -17,7 +17,7 @@ impl Own {
     }
 }
 
-/// The state of this guest; `None` if this process is none.
+/// The state of this guest; `None` in other processes.
 #[inline]
 pub(crate) fn own() -> Option<&'static mut Own> {
     if words::get(word::STACK) == 0 {
@@ -29,19 +29,19 @@ pub(crate) fn own() -> Option<&'static mut Own> {
     unsafe { (*thread::room()).guest.as_mut() }
 }
 
-/// The same, of a guest whose umask and root are not its parent's.
+/// The state of a guest with an umask and a root of its own.
 pub(crate) fn own_place() -> Option<&'static mut Own> {
     own().filter(|own| !own.shares_place)
 }
 
-/// This process as an owner of POSIX locks.
+/// This process as the owner of POSIX locks.
 const PROCESS: LockOwner = LockOwner {
     class: LockClass::Posix,
     id: 0,
 };
 
-/// This process, or this guest, as an owner of POSIX locks. Threads that share the table of
-/// descriptors share these, too.
+/// The owner of POSIX locks: this process, or this guest. Threads that share the table of
+/// descriptors share the locks too.
 pub(crate) fn lock_owner() -> LockOwner {
     if !has_own_table() {
         return PROCESS;
@@ -49,18 +49,18 @@ pub(crate) fn lock_owner() -> LockOwner {
     own().map_or(PROCESS, |own| own.as_owner())
 }
 
-/// It is about to lock something.
+/// Notes that the guest is about to lock.
 pub(crate) fn locks() {
     own().into_iter().for_each(|own| own.has_locks = true);
 }
 
-/// The guest of which the next program inherits; `None`: this is none. Locks that it
-/// shares with its parent stay that one's: it is nobody by its own number then.
+/// The guest from which the next program inherits; `None` in other processes. Locks that it shares
+/// with its parent stay the parent's: it then owns nothing by its own number.
 pub(crate) fn heir() -> Option<LockOwner> {
     own().map(|own| own.as_owner())
 }
 
-/// Returns whether this is a guest, and its descriptors are not its parent's.
+/// Returns whether this is a guest with descriptors of its own.
 pub(crate) fn has_own_table() -> bool {
     overlay().is_some()
 }

@@ -1,4 +1,4 @@
-//! A thread's user, groups and capabilities for files, as the kernel has it.
+//! A thread's user, groups and capabilities for files, from the kernel.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -15,20 +15,20 @@ pub(crate) struct Credentials {
     capabilities: u64,
 }
 
-/// The known credentials of a thread: the kernel has them by thread, and only libc makes them those
-/// of a process. In the thread's room.
+/// The known credentials of a thread, in its room: the kernel has them for each thread, and only
+/// libc makes them equal in a process.
 pub(crate) struct Known {
-    /// A box. A guest (`vfork.rs`) leaks those that it asked for: it could be killed in
-    /// the middle of giving one back.
+    /// A box. A guest (`vfork.rs`) leaks those that it reads, because it could be killed while it
+    /// frees one.
     pub all: AtomicPtr<Credentials>,
-    /// The credentials before, which are freed when the next ones are replaced.
+    /// The previous credentials, which are freed when the next ones are replaced.
     before: AtomicPtr<Credentials>,
-    /// Nothing is denied: the common case of root, kept apart so that a walk need not ask.
+    /// Set if nothing is denied: the common case of root, kept apart so that walks need not check.
     pub all_may: AtomicBool,
 }
 
 impl Known {
-    /// Forgets credentials that may have changed. The ones known before stay, in a guest.
+    /// Forgets credentials that may have changed. In a guest the previous ones stay.
     pub fn forget(&self, is_guest: bool) {
         self.all_may.store(false, Ordering::Relaxed);
         let all = self.all.swap(std::ptr::null_mut(), Ordering::AcqRel);
@@ -51,7 +51,8 @@ struct CapabilityHeader {
     thread: u32,
 }
 
-/// This thread's, as the kernel has them: effective, permitted, inheritable, the lower half first.
+/// This thread's capabilities in the kernel: effective, permitted, inheritable, the lower half
+/// first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Capabilities([[u32; 3]; 2]);
 
@@ -82,7 +83,7 @@ impl Capabilities {
 }
 
 impl Credentials {
-    /// Asks the kernel for this thread's.
+    /// Reads this thread's credentials from the kernel.
     pub fn ask() -> Credentials {
         let id = |call, nobody: u64| kernel::plain(call, &[nobody]) as u32;
         let get = |count: u64, at: u64| {

@@ -1,8 +1,8 @@
-//! The library's memory for each thread of the program that it ever served: a stack, and room that
-//! is too large for a stack.
+//! The library's memory for each served thread of the program: a stack, and room that is too large
+//! for a stack.
 //!
-//! A thread can end without a word of its own, so the room of a thread that the kernel does not
-//! know any more is given to the next.
+//! A thread can end unnoticed, so the room of a thread that the kernel does not know any more is
+//! given to the next thread.
 
 pub(crate) mod descriptor;
 pub(crate) mod gate;
@@ -20,19 +20,19 @@ use crate::own::words::{self, word};
 use crate::thread::descriptor::Overlay;
 use crate::thread::identity::Known;
 
-/// Bytes of a thread's stack; only what is used takes memory.
+/// Bytes of a thread's stack; only used pages take memory.
 pub(crate) const STACK_BYTES: usize = 256 << 10;
-/// The offset in a page where a room begins: the part of the stack below that a thread's first
-/// calls need lies in the same page.
+/// The offset in a page where a room begins. The part of the stack below that a thread's first
+/// calls need is in the same page.
 const ROOM_WITHIN: usize = 2048;
 /// Longest path, with its NUL.
 pub(crate) const PATH_MAX: usize = libc::PATH_MAX as usize;
 
-/// A thread's room. Only that thread touches what is in the cell. In this order, so
-/// that a thread's first call touches one page of it.
+/// A thread's room. Only that thread touches the content of the cell. The order of the fields lets
+/// a thread's first call touch one page.
 #[repr(C)]
 pub(crate) struct Room {
-    /// Number of the thread, 0: nobody's.
+    /// The thread's number; 0 if it has none.
     thread: AtomicU32,
     next: AtomicPtr<Room>,
     /// Not 0 in the middle of a call (`gate.rs`).
@@ -45,11 +45,11 @@ pub(crate) struct Room {
 /// The content of a room.
 #[repr(C)]
 pub(crate) struct Inner {
-    /// In a child that shares its parent's memory: how its descriptors differ.
+    /// The descriptors of a guest that differ.
     pub overlay: Option<Overlay>,
-    /// And in which directory it is, as names.rs has it.
+    /// The directory of a guest, as names.rs has it.
     pub guest_cwd: Option<u64>,
-    /// The open file of its own that keeps that; 0: none.
+    /// The guest's open file that keeps its directory; 0: none.
     pub guest_cwd_file: u64,
     /// The parent's thread whose guest runs on this stack.
     pub guest_of: Option<u32>,
@@ -61,52 +61,52 @@ pub(crate) struct Inner {
     pub guest_actions: Option<Vec<(i32, Action)>>,
     /// The alternate signal stack: its lowest address and its bytes; 0: none.
     pub signal_stack: [u64; 2],
-    /// The address of a mapping that this thread touched last in vain, and how often in a row.
+    /// The address of a mapping that this thread last touched in vain, and the count of such
+    /// touches in a row.
     pub fault: (u64, u32),
-    /// The environment and arguments for a program that is about to start.
+    /// The environment and arguments for the next program.
     pub given: Option<Given>,
-    /// The attributes of the inode that a path has led to.
+    /// The attributes of the inode at the end of the last walk.
     pub attr: Attr,
     /// Room for two paths, used in turn while links are followed.
     pub paths: [[u8; PATH_MAX]; 3],
 }
 
-/// The state of a guest that differs from its parent's, beside descriptors, directory, and
-/// handlers.
+/// The state of a guest that differs from its parent's, except descriptors, directory and handlers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Own {
-    /// Its number; 0: it has not made a call yet.
+    /// Its number; 0 before its first call.
     pub number: u32,
     /// Umask, root and directory are its parent's (CLONE_FS).
     pub shares_place: bool,
     /// The umask of `process::umask`.
     pub umask: u32,
-    /// Absolute names are the kernel's (chroot).
+    /// Set after chroot: absolute names are left to the kernel.
     pub is_elsewhere: bool,
-    /// The mount's root directory, kept before that; -1: not.
+    /// The mount's root directory, kept before chroot; -1: not kept.
     pub root: i32,
-    /// It has asked for POSIX locks.
+    /// Set once it has asked for POSIX locks.
     pub has_locks: bool,
     /// The parent's alternate signal stack.
     pub signal_stack: [u64; 2],
 }
 
-/// The environment and arguments for a program that is about to start; kept in the room, because a
-/// child that shares its parent's memory can't free them.
+/// The environment and arguments for the next program, kept in the room because a guest can't free
+/// them.
 #[derive(Default)]
 pub(crate) struct Given {
     pub texts: Vec<Vec<u8>>,
     pub pointers: Vec<u64>,
     pub arguments: Vec<u64>,
     pub prepared: Option<pmfs::ForExec>,
-    /// The descriptor of what it is told of those.
+    /// The descriptor of the text that it gets about inherited files.
     pub handed: Option<i32>,
 }
 
 /// All rooms; the list only grows.
 static ROOMS: AtomicPtr<Room> = AtomicPtr::new(null_mut());
 
-/// Gives this thread a stack; answers whether some thread has one already.
+/// Gives this thread a stack. Returns whether another thread had one before.
 pub(crate) fn begin() -> bool {
     let room = match free() {
         Some(room) => {
@@ -123,7 +123,7 @@ pub(crate) fn begin() -> bool {
     ANY.swap(true, Ordering::Relaxed)
 }
 
-/// Some thread has made a call.
+/// Set once a thread has made a call.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// The room of a thread that has ended.
@@ -151,13 +151,13 @@ fn free() -> Option<*mut Room> {
     None
 }
 
-/// The distance of the other rooms below the first one: further than programs map.
+/// The distance of the other rooms from the first one: farther than programs map.
 const APART: usize = 64 << 30;
-/// Below here is the next one, once there are two.
+/// The address below which the next room is placed, once there are two.
 static BELOW: AtomicUsize = AtomicUsize::new(0);
 
-/// The address that is best for a room. The kernel's choice is right below what the program has
-/// mapped last, and that may be the stack of the very thread, which grows downwards.
+/// The best address for a room. The kernel's choice is right below the program's last mapping,
+/// which may be the stack of this thread, which grows downwards.
 fn wish(bytes: usize) -> usize {
     let first = ROOMS.load(Ordering::Acquire).addr();
     if first == 0 {
@@ -174,11 +174,11 @@ fn make() -> *mut Room {
     let bytes = (STACK_BYTES + ROOM_WITHIN + size_of::<Room>()).next_multiple_of(4096);
     let flags = libc::MAP_NORESERVE | libc::MAP_STACK;
     let Some(base) = kernel::map_at(wish(bytes), bytes, flags) else {
-        // Without a stack nothing can be served or told.
+        // Without a stack nothing can be served or reported.
         kernel::plain(libc::SYS_exit_group, &[127]);
         unreachable!("the process has ended");
     };
-    // The lowest page stays without access: an overflow must not go on elsewhere.
+    // The lowest page has no access, so that an overflow faults.
     // SAFETY: a page of the mapping just made.
     unsafe { kernel::call(libc::SYS_mprotect, [base.addr() as u64, 4096, 0, 0, 0, 0]) };
     let room = base.wrapping_add(STACK_BYTES + ROOM_WITHIN).cast::<Room>();
@@ -199,7 +199,7 @@ fn make() -> *mut Room {
     }
 }
 
-/// Nothing of a guest, or of the thread that had the room before.
+/// Clears the state of a guest, or of the thread that had the room before.
 ///
 /// # Safety
 /// Memory for an [`Inner`]; what it had is forgotten, not dropped.
@@ -239,14 +239,14 @@ pub(crate) fn others_are_busy(own: &Room) -> bool {
     false
 }
 
-/// This thread's room: for the time of one dispatch.
+/// This thread's room, for the time of one dispatch.
 pub(crate) fn room() -> *mut Inner {
     let room = std::ptr::with_exposed_provenance_mut::<Room>(words::get(word::STACK) as usize);
     // SAFETY: set by `begin` before any dispatch; rooms are never unmapped.
     unsafe { (*room).inner.get() }
 }
 
-/// After a fork: this thread is the only one, and has another number.
+/// Resets the rooms in a forked child, where this thread is the only one and has another number.
 pub(crate) fn forked() {
     let me = words::get(word::STACK) as usize;
     let mut at = ROOMS.load(Ordering::Acquire);

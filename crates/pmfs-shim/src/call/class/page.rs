@@ -1,4 +1,5 @@
-//! docs/CALLS.md, which lists every system call: made from the lists here, and compared with them.
+//! docs/CALLS.md, the list of every system call, generated from the lists here and compared with
+//! them.
 
 use super::*;
 
@@ -57,7 +58,7 @@ fn page() -> String {
     let mut treatments: Vec<(String, Vec<String>)> = Vec::new();
     for (number, name, words) in all() {
         let name = match number {
-            // The library's own number, for its work at a fault.
+            // This number is the library's own, for its work at a fault.
             libc::SYS_vserver => continue,
             _ => format!("{} {number}", name.trim_start_matches("SYS_")),
         };
@@ -78,7 +79,7 @@ fn page() -> String {
     page
 }
 
-/// Goal: no call is in two lists, as the last one would win.
+/// Goal: no call is in two lists, of which the last would win.
 #[test]
 fn each_call_is_listed_once() {
     let all = all();
@@ -97,7 +98,7 @@ fn calls_have_names() {
     }
 }
 
-/// Goal: each call that is listed as served has an arm; those of the identity share one.
+/// Goal: each call listed as served has an arm; the calls about identity share one.
 #[test]
 fn served_calls_have_an_arm() {
     const IDENTITY: &str =
@@ -107,7 +108,7 @@ fn served_calls_have_an_arm() {
         include_str!("../../process/mod.rs"),
     ]
     .concat();
-    // Handled as faults are.
+    // These calls are handled at faults.
     let others = ["SYS_getdents", "SYS_vserver"];
     for (_, name) in SERVED.into_iter().flatten() {
         let has = |end: &str| arms.contains(&format!("{name}{end}"));
@@ -131,11 +132,11 @@ fn page_is_up_to_date() {
     );
 }
 
-/// Up to this number every call is known; one that a later kernel adds is refused until it is
+/// Every call up to this number is known. A call that a later kernel adds is refused until it is
 /// listed.
 const KNOWN_MAX: i64 = 469;
 
-/// Numbers between, which no kernel has a call for.
+/// Smaller numbers for which no kernel has a call.
 fn is_no_call(number: i64) -> bool {
     (337..424).contains(&number)
 }
@@ -148,7 +149,7 @@ fn no_number_is_unknown() {
     assert_eq!(unknown, []);
 }
 
-/// Goal: the lists have each call of the running kernel, by name.
+/// Goal: the lists contain each call of the running kernel, by name.
 #[test]
 fn the_kernels_calls_are_known() {
     let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
@@ -167,8 +168,8 @@ fn the_kernels_calls_are_known() {
     }
 }
 
-/// Calls of 32-bit programs and of other processors, which have a name in the kernel all the same;
-/// and some whose name differs.
+/// Calls of 32-bit programs and other processors that the kernel names all the same, and calls with
+/// another name here.
 const OF_OTHERS: &str = "gethostname ipc llseek mmap_pgoff newfstat newlstat newstat newuname ni_syscall nice recv rtas send \
     sendfile64 sgetmask signal sigpending sigprocmask sigsuspend socketcall ssetmask stime subpage_prot sync_file_range2 umount \
     vm86 waitpid fadvise64_64 fstatfs64 statfs64";

@@ -238,8 +238,8 @@ const GONE: Calls = calls![
     SYS_epoll_wait_old,
 ];
 
-/// Calls that concern a file as such, each with the arguments that are descriptors:
-/// those of the pool become the mount's for the call.
+/// Calls about a file as such, each with the arguments that are descriptors. Descriptors of the
+/// pool are replaced by the mount's for the call.
 pub(super) const PROMOTED: &[(i64, &str, &[usize])] = &[
     (
         numbers::SYS_name_to_handle_at,

@@ -1,4 +1,4 @@
-//! Calls on a file's content, by its number.
+//! Calls on a file's content, by its inode number.
 
 use super::Fs;
 use crate::types::{FallocateMode, Ino};
@@ -7,65 +7,76 @@ use pmshare::counters::CountedRead;
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {
-    /// Hints that a read from `offset` on comes next: its first byte's line is asked for while the
-    /// call is still on its way.
+    /// Prefetches the first byte at `offset` (bytes) for a read that follows.
     #[inline]
     pub fn expect(&self, ino: Ino, offset: u64) {
         self.pool().expect_byte(ino, offset);
     }
 
     /// Returns whether an inode may have set-id bits or file capabilities, which a change of its
-    /// content takes away: set-id bits, or any extended attribute. One look at the line that a
-    /// write needs anyway, without locks; false of what is not there.
+    /// content removes: it has set-id bits, or any extended attribute. This reads one line, which a
+    /// write needs anyway, without locks. `false` if there is no such inode.
     #[inline]
     pub fn may_have_privileges(&self, ino: Ino) -> bool {
         self.pool().may_have_privileges(ino)
     }
 
-    /// Writes; short where the pool is full, or too scattered for one transaction.
+    /// Writes `data` at `offset` (bytes). Returns the bytes written: fewer than `data` has where
+    /// the pool is full, or too scattered for one transaction.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if no byte can be written, [`Error::FileTooBig`], [`Error::IsDirectory`].
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<usize> {
         self.change_data(|pool| pool.write(ino, offset, data), |&written| written)
     }
 
-    /// Writes at the true end; answers the offset and the bytes written.
+    /// Writes `data` at the end of the file. Returns the offset and the bytes written, as
+    /// [`Fs::write`] does.
     pub fn append(&self, ino: Ino, data: &[u8]) -> Result<(u64, usize)> {
         self.change_data(|pool| pool.append(ino, data), |&(_, written)| written)
     }
 
-    /// Writes at the end, if that is at `end`; `None`, and nothing is done, if it is not.
+    /// Writes at the end of the file if that is at `end` (bytes); otherwise writes nothing and
+    /// returns `None`.
     pub fn write_at_end(&self, ino: Ino, end: u64, data: &[u8]) -> Result<Option<usize>> {
         let written = |done: &Option<usize>| done.unwrap_or(0);
         self.change_data(|pool| pool.write_at_end(ino, end, data), written)
     }
 
-    /// Writes back what the kernel of a mount had in a page: nothing past the true end.
+    /// Writes back a page of a mount's kernel, except the part behind the end of the file.
     pub fn write_back(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<()> {
         self.change_data(|pool| pool.write_back(ino, offset, data), |()| data.len())
     }
 
-    /// See `fallocate(2)`.
+    /// Allocates or frees space as `fallocate(2)` does; `offset` and `len` are in bytes.
     pub fn fallocate(&self, ino: Ino, mode: FallocateMode, offset: u64, len: u64) -> Result<()> {
         self.change(|pool| pool.fallocate(ino, mode, offset, len))
     }
 
-    /// Takes a range of whole blocks out of a file: what lies behind it moves up to its start.
+    /// Removes a range of whole blocks from a file, and moves the later bytes up to its start:
     /// COLLAPSE_RANGE of `fallocate(2)`.
     pub fn collapse_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {
         self.change(|pool| pool.collapse_range(ino, offset, len))
     }
 
-    /// Moves what lies from `offset` on by `len` bytes, both of whole blocks, and leaves a hole.
-    /// INSERT_RANGE of `fallocate(2)`.
+    /// Moves the bytes from `offset` on by `len` bytes, both multiples of the block size, and
+    /// leaves a hole: INSERT_RANGE of `fallocate(2)`.
     pub fn insert_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {
         self.change(|pool| pool.insert_range(ino, offset, len))
     }
 
-    /// The first data from `offset` on.
+    /// Finds the offset of the first data from `offset` on.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchOffset`] if there is none, or `offset` is past the end.
     pub fn seek_data(&self, ino: Ino, offset: u64) -> Result<u64> {
         self.seek(ino, offset, true)
     }
 
-    /// The first hole from `offset` on; the end counts as one.
+    /// Finds the offset of the first hole from `offset` on; the end of the file counts as one.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchOffset`] if `offset` is past the end.
     pub fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64> {
         self.seek(ino, offset, false)
     }
@@ -94,24 +105,25 @@ impl Fs {
         self.change(|pool| pool.copy_range(from, from_offset, to, to_offset, len))
     }
 
-    /// Nothing to do: every call is durable when it returns.
+    /// Does nothing: every call is durable when it returns.
     pub fn fsync(&self, _ino: Ino) -> Result<()> {
         Ok(self.pool().alive()?)
     }
 
-    /// Reads; short only at the end of the file.
+    /// Reads at `offset` into `buffer`. Returns the bytes read: fewer than `buffer` has only at the
+    /// end of the file.
     #[inline]
     pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        // Nothing is captured here: the read at once may be part of this function.
+        // No closure here: the immediate read may be inlined into this function.
         match self.pool().read_at_once(ino, offset, buffer) {
             Ok(read) => Ok(read),
             Err(counted) => self.read_in_tries(ino, offset, buffer, counted, &|| true),
         }
     }
 
-    /// Reads like [`Fs::read`]; a time of access that is due is stored only if `wants_atime`, which
-    /// is asked then alone: not for an open file with O_NOATIME.
-    // Inlined, so that the closure is made where the read was not done at once.
+    /// Reads as [`Fs::read`] does. The time of access is stored only if it is due and `wants_atime`
+    /// returns true; an open file with O_NOATIME returns false.
+    // Inlined, so that the closure exists only where the immediate read failed.
     #[inline(always)]
     pub fn read_for(
         &self,
@@ -162,13 +174,13 @@ impl Fs {
         }
     }
 
-    /// Writes whole blocks (byte offset and 4,096 bytes each, in ascending order): after a crash
-    /// all of them are there, or none. The part behind the end of the file is left out. A file of
-    /// which this process has pinned blocks otherwise than by [`Fs::pin_apart`] must not be written
-    /// so.
+    /// Writes whole blocks, given as byte offset and 4,096 bytes each in ascending order: after a
+    /// crash all of them are there, or none. The part behind the end of the file is left out. The
+    /// file's blocks must not be pinned by this process, except by [`Fs::pin_apart`].
     ///
     /// # Errors
-    /// [`Error::Mapped`]: another process has it mapped. [`Error::NoSpace`]: nothing was written.
+    /// [`Error::Mapped`]: another process has the file mapped. [`Error::NoSpace`]: nothing was
+    /// written.
     pub fn write_pages(&self, ino: Ino, pages: &[(u64, &[u8])]) -> Result<()> {
         self.change(|pool| pool.write_pages(ino, pages))
     }

@@ -1,28 +1,28 @@
-//! The way in: whoever calls the engine, on whatever thread, comes to the pool through here, and
-//! may load from it from then on.
+//! The entrance to the engine: every call on every thread passes it, and may load from the pool
+//! afterwards.
 //!
-//! A thread that is older than the pool's key, and every signal handler, has no right to it at
-//! first ([`pmem::Protection::Keys`]).
+//! A thread older than the pool's key, and every signal handler, begins without this right
+//! ([`pmem::Protection::Keys`]).
 
 use crate::pool::Pool;
 
-/// A pool that can't be reached but by entering it.
+/// A pool that can only be reached by entering it.
 pub(crate) struct Entrance(Pool);
 
 impl Entrance {
-    /// Around an attached pool.
+    /// Wraps an attached pool.
     pub fn new(pool: Pool) -> Entrance {
         Entrance(pool)
     }
 
-    /// The pool, for a call of this thread.
+    /// Enters the pool, for a call of this thread.
     #[inline(always)]
     pub fn enter(&self) -> &Pool {
         self.0.pm.mapping().enter();
         &self.0
     }
 
-    /// The pool back.
+    /// Unwraps the pool.
     pub fn into_pool(self) -> Pool {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Calls on what is held open, and on open files with their offsets.
+//! Calls on held inodes, and on open files with their offsets.
 
 use super::Fs;
 use crate::open::open_file::OpenFile;
@@ -8,62 +8,68 @@ use std::io::SeekFrom;
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {
-    /// Holds an inode open: it and its blocks outlive its last name until as many releases.
+    /// Holds an inode: it and its blocks outlive its last name until [`Fs::release`] was called as
+    /// often.
     pub fn hold(&self, ino: Ino) -> Result<Attr> {
         self.change(|pool| pool.hold(ino))
     }
 
-    /// Ends one hold.
+    /// Ends one hold. The last one of an inode without a name frees it.
     pub fn release(&self, ino: Ino) -> Result<()> {
         self.store(|pool| pool.release(ino))
     }
 
-    /// Opens an inode: a new open file with its offset at 0, had once by this process. `flags` are
-    /// the caller's.
+    /// Creates an open file of an inode, with offset 0 and one descriptor of this process. `flags`
+    /// are the caller's.
+    ///
+    /// # Errors
+    /// [`Error::TooManyOpen`]; [`Error::Stale`] or [`Error::NotFound`]: the inode is gone.
     pub fn open_file(&self, ino: Ino, flags: u64) -> Result<FileId> {
         self.change(|pool| pool.open_file(ino, flags))
     }
 
-    /// Opens like [`Fs::open_file`] a file that was looked up before; [`Error::Stale`] if that one
-    /// has gone since, also if another has its number by now.
+    /// Opens as [`Fs::open_file`] does, after a lookup. [`Error::Stale`] if the inode has gone
+    /// since, even if its number belongs to another inode now.
     pub fn open_found(&self, found: &Attr, flags: u64) -> Result<FileId> {
         self.change(|pool| pool.open_found(found, flags))
     }
 
-    /// The state of an open file.
+    /// The inode, offset and flags of an open file.
     pub fn file(&self, file: FileId) -> Result<OpenFile> {
         self.pool().file_state(file)
     }
 
-    /// The flags of an open file that this process has, as the last of those who share it has set
-    /// them; whether it has it is not looked at.
+    /// The flags of an open file that this process has, as its sharers have last set them. There is
+    /// no check that the process has it.
     #[inline]
     #[must_use]
     pub fn file_flags(&self, file: FileId) -> u64 {
         self.pool().file_flags(file)
     }
 
-    /// Sets the flags of an open file.
+    /// Sets those flags of an open file that may change.
     pub fn set_file_flags(&self, file: FileId, flags: u64) -> Result<()> {
         self.store(|pool| pool.set_file_flags(file, flags))
     }
 
-    /// One more descriptor of this process for an open file: pair it with [`Fs::close_file`].
+    /// Adds a descriptor of this process to an open file that it has; [`Fs::close_file`] removes
+    /// it.
     pub fn dup_file(&self, file: FileId) -> Result<()> {
         self.store(|pool| pool.dup_file(file))
     }
 
-    /// Shares like [`Fs::dup_file`] an open file that may be another process's alone.
+    /// Adds a descriptor as [`Fs::dup_file`] does, even if only another process has the open file.
     pub fn share_file(&self, file: FileId) -> Result<()> {
         self.store(|pool| pool.share_file(file))
     }
 
-    /// One descriptor less; the last one of all ends the file and its locks.
+    /// Removes a descriptor of this process. The last one of all processes ends the open file and
+    /// its locks.
     pub fn close_file(&self, file: FileId) -> Result<()> {
         self.store(|pool| pool.close_file(file))
     }
 
-    /// Reads at an open file's offset and moves it.
+    /// Reads at an open file's offset and advances it by the bytes read.
     pub fn read_file(&self, file: FileId, buffer: &mut [u8]) -> Result<usize> {
         self.pool().at_offset(file, |now| {
             let wants_atime = || now.wants_atime();
@@ -72,8 +78,8 @@ impl Fs {
         })
     }
 
-    /// Writes at an open file's offset, or at the true end if `append` says so of it, and moves the
-    /// offset behind it.
+    /// Writes at an open file's offset, or at the end of the file if `append` returns true for its
+    /// state, and sets the offset behind the written bytes.
     pub fn write_file(
         &self,
         file: FileId,
@@ -90,8 +96,8 @@ impl Fs {
         })
     }
 
-    /// Does something at an open file's offset, and moves that to what `body` answers first; nobody
-    /// else moves it meanwhile.
+    /// Calls `body` with an open file's offset and advances it by the first result. No other call
+    /// moves it meanwhile.
     pub fn at_offset(
         &self,
         file: FileId,
@@ -100,13 +106,13 @@ impl Fs {
         self.pool().at_offset(file, body)
     }
 
-    /// Moves an open file's offset: from the start, from where it is, from the end.
+    /// Moves an open file's offset and returns the new one, as `lseek(2)` does.
     pub fn seek_file(&self, file: FileId, to: SeekFrom) -> Result<u64> {
         self.store(|pool| pool.seek_file(file, to))
     }
 
-    /// Does something at the offsets of two open files, of those that are named, and moves them to
-    /// what `body` answers first; nobody else moves either meanwhile.
+    /// Calls `body` with the offsets of the named ones of two open files, and advances each by its
+    /// first results. No other call moves either meanwhile.
     pub fn at_offsets(
         &self,
         files: [Option<FileId>; 2],

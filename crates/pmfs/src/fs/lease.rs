@@ -4,16 +4,17 @@ use crate::fs::Fs;
 use pmshare::lease::SingleOpener;
 
 impl Fs {
-    /// Since when this process has been alone in the pool: nobody else changes anything before
-    /// [`Fs::lease`] is refused. `None`: it is not, or has not looked since the last one left.
+    /// The time since which this process has been the only one in the pool: no other process
+    /// changes anything before [`Fs::lease`] is refused. `None` if it is not alone, or has not
+    /// checked since the last process left.
     #[must_use]
     pub fn alone(&self) -> Option<SingleOpener> {
         self.pool().single_opener()
     }
 
-    /// Takes the lease, or keeps it: what was read since then may be remembered, and nobody who
-    /// arrives gets in before [`Fs::end_lease`]. `false`: somebody has arrived. The caller sees to
-    /// it that no lease ends between this call and the answer that it is for.
+    /// Takes or keeps the lease. Results read since `since` may then be cached, and a process that
+    /// arrives waits for [`Fs::end_lease`]. `false`: another process has arrived. The caller
+    /// ensures that no lease ends between this call and the answer that it is for.
     #[must_use]
     pub fn lease(&self, since: SingleOpener) -> bool {
         self.pool().take_lease(since)
@@ -25,13 +26,13 @@ impl Fs {
         self.pool().has_lease()
     }
 
-    /// Returns whether somebody waits for the end of this process's lease.
+    /// Returns whether another process waits for the end of this process's lease.
     #[must_use]
     pub fn is_lease_wanted(&self) -> bool {
         self.pool().is_lease_wanted()
     }
 
-    /// Ends this process's lease: nothing is remembered any more.
+    /// Ends this process's lease; the caller has dropped all cached results.
     pub fn end_lease(&self) {
         let pool = self.pool();
         pool.drop_lease_of(pool.holder().slot);

@@ -6,8 +6,8 @@ use pm_journal::error::Result;
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {
-    /// Takes a file lock for an open file (F_OFD_SETLK or flock): it ends with the last descriptor,
-    /// whichever process has that.
+    /// Takes a lock for an open file (F_OFD_SETLK or flock). It ends with the open file's last
+    /// descriptor, in any process.
     pub fn lock_file(
         &self,
         file: FileId,
@@ -19,7 +19,7 @@ impl Fs {
         self.change(|pool| pool.file_lock(&request))
     }
 
-    /// Locks like [`Fs::lock_file`], but waits as [`Fs::lock_wait`] does.
+    /// Locks as [`Fs::lock_file`] does, and waits as [`Fs::lock_wait`] does.
     pub fn lock_file_wait(
         &self,
         file: FileId,
@@ -32,7 +32,7 @@ impl Fs {
         self.pool().file_lock_wait(&request, interrupted)
     }
 
-    /// The lock in the way of one of an open file; F_OFD_GETLK of `fcntl(2)`.
+    /// The lock that conflicts with one of an open file: F_OFD_GETLK of `fcntl(2)`.
     pub fn file_lock_conflict(
         &self,
         file: FileId,
@@ -44,7 +44,7 @@ impl Fs {
         self.pool().file_lock_conflict(&request)
     }
 
-    /// Gives up what an open file has of a range.
+    /// Releases an open file's locks in a range.
     pub fn unlock_file(&self, file: FileId, class: LockClass, range: LockRange) -> Result<()> {
         self.store(|pool| {
             let ino = pool.file_state(file)?.ino;
@@ -53,8 +53,8 @@ impl Fs {
         })
     }
 
-    /// Takes a file lock, or changes the kind of one that the owner has, if nobody is in the way.
-    /// `pid` is what others are told of who has it.
+    /// Takes a lock, or changes the kind of the owner's lock, unless another lock conflicts. `pid`
+    /// is the process id that others see.
     pub fn lock(
         &self,
         ino: Ino,
@@ -67,9 +67,9 @@ impl Fs {
         self.change(|pool| pool.file_lock(&request))
     }
 
-    /// Locks like [`Fs::lock`], but waits for who is in the way. `interrupted` is asked every few
-    /// milliseconds and ends the wait with [`crate::Error::Interrupted`], as does a signal that
-    /// this thread handles meanwhile.
+    /// Locks as [`Fs::lock`] does, and waits for conflicting locks. `interrupted` is called every
+    /// few milliseconds; if it returns true, or this thread handles a signal, the wait ends with
+    /// [`crate::Error::Interrupted`].
     pub fn lock_wait(
         &self,
         ino: Ino,
@@ -83,17 +83,17 @@ impl Fs {
         self.pool().file_lock_wait(&request, interrupted)
     }
 
-    /// Gives up what an owner has of a range.
+    /// Releases an owner's locks in a range.
     pub fn unlock(&self, ino: Ino, owner: LockOwner, range: LockRange) -> Result<()> {
         self.store(|pool| pool.unlock_of(ino, owner, range))
     }
 
-    /// Gives up all that an owner has of an inode.
+    /// Releases all of an owner's locks on an inode.
     pub fn unlock_all(&self, ino: Ino, owner: LockOwner) -> Result<()> {
         self.unlock(ino, owner, LockRange::WHOLE)
     }
 
-    /// Gives up all that an owner has of all inodes.
+    /// Releases all of an owner's locks on all inodes.
     pub fn end_lock_owner(&self, owner: LockOwner) -> Result<()> {
         self.store(|pool| {
             pool.end_lock_owner(owner);
@@ -101,7 +101,7 @@ impl Fs {
         })
     }
 
-    /// The lock in the way of another; F_GETLK of `fcntl(2)`.
+    /// The lock that conflicts with another: F_GETLK of `fcntl(2)`.
     pub fn lock_conflict(
         &self,
         ino: Ino,

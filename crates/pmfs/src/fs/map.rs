@@ -1,5 +1,5 @@
-//! A file's own blocks at addresses of a program that uses the library: loads and stores go to the
-//! medium, and nobody copies (PMFS 3.1). It asks pins of the engine (`mapping/pin.rs`); `pmfs run`
+//! A file's own blocks at addresses of a program that uses the library: its loads and stores reach
+//! the medium without a copy (PMFS 3.1). The mapping pins the file (`mapping/pin.rs`); `pmfs run`
 //! does the same for programs that call mmap(2).
 
 use super::Fs;
@@ -13,23 +13,23 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The time from which others see stores to a mapped file.
+/// The visibility of stores to a mapped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapMode {
-    /// Nothing is stored.
+    /// No store is allowed.
     Read,
-    /// All see it at once; it is durable once [`FileMap::sync`] has returned.
+    /// Others see a store at once. It is durable once [`FileMap::sync`] has returned.
     Shared,
-    /// Others see none until [`FileMap::sync`], which is all or nothing: after a crash the file is
-    /// as of one of them. No other process maps the file meanwhile, and this one each part of it
-    /// once.
+    /// Others see no store until [`FileMap::sync`], which is all or nothing: after a crash the file
+    /// is as of one sync. No other process maps the file meanwhile, and this process maps each part
+    /// of it once.
     Atomic,
 }
 
-/// A part of a file that is mapped, and whether it may be stored to.
+/// A mapped part of a file, and the visibility of its stores.
 type Part = (Shown, MapMode);
 
-/// The mapped parts of each file in this process: its pin goes with the last.
+/// The mapped parts of each file in this process. The file's pin ends with the last part.
 #[derive(Debug, Default)]
 pub(super) struct Maps(Mutex<BTreeMap<Ino, Vec<Part>>>);
 
@@ -39,26 +39,27 @@ impl Maps {
     }
 }
 
-/// A part of a file, mapped. The file stays, without a name too, as long as it is. Its size may
-/// change: what is cut off reads as zeros.
+/// A mapped part of a file. The mapping holds the file, even without a name. If the file is
+/// truncated, the bytes cut off read as zeros.
 pub struct FileMap<'a> {
     fs: &'a Fs,
     ino: Ino,
     at: u64,
     mode: MapMode,
-    /// The view is there until this is dropped.
+    /// The view; `None` only while this is dropped.
     view: Option<View>,
 }
 
 impl Fs {
-    /// Maps the bytes `at..at + len` of a file; `at` at the start of a block, the end not past the
-    /// file's. Holes there get memory.
+    /// Maps the bytes `at..at + len` of a file. `at` is a multiple of the block size, and the end
+    /// is not past the end of the file. Holes get memory.
     ///
     /// # Errors
-    /// [`Error::Mapped`]: a mount's kernel has pages of it, or another process has it mapped and
-    /// one of the two wants it for itself. [`Error::NoSpace`]; [`Error::Invalid`]: not such a
-    /// range; [`Error::Media`]: private memory, or a medium with large pages (hugetlbfs, most DAX
-    /// devices) of which the range is no whole ones, or [`MapMode::Atomic`] there.
+    /// [`Error::Mapped`]: a mount's kernel has pages of the file, or another process has it mapped
+    /// and one of the two needs it alone. [`Error::NoSpace`]. [`Error::Invalid`]: the range is not
+    /// as described. [`Error::Media`]: the pool is private memory; or its medium has large pages
+    /// (hugetlbfs, most DAX devices), and the range is not whole pages or the mode is
+    /// [`MapMode::Atomic`].
     pub fn map(&self, ino: Ino, at: u64, len: u64, mode: MapMode) -> Result<FileMap<'_>> {
         let size = self.getattr(ino)?.size;
         let inside = at.checked_add(len).is_some_and(|end| end <= size);
@@ -140,42 +141,42 @@ impl FileMap<'_> {
         self.view.as_ref().expect("there until it is dropped")
     }
 
-    /// Bytes; whole pages.
+    /// Length in bytes, a multiple of the page size.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a mapping is never empty")]
     pub fn len(&self) -> u64 {
         self.there().len()
     }
 
-    /// Its first address. Others store to what is there at any time, so it is for atomic accesses,
-    /// or for who knows that nobody does. While [`FileMap::sync`] of an atomic mapping runs, nobody
-    /// may store.
+    /// The first address. Others may store to the bytes at any time, so only atomic accesses are
+    /// valid, unless the caller knows that nobody does. No thread may store while [`FileMap::sync`]
+    /// of an atomic mapping runs.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.there().as_ptr()
     }
 
-    /// Copies out of it, from `at` in the mapping on.
+    /// Copies bytes out of the mapping, from `at` (bytes from its start) on.
     ///
     /// # Errors
-    /// `InvalidInput`: outside it; `UnexpectedEof`: the medium failed.
+    /// `InvalidInput`: the range is outside of the mapping. `UnexpectedEof`: the medium failed.
     pub fn read(&self, at: u64, to: &mut [u8]) -> io::Result<()> {
         self.there().read(at, to)
     }
 
-    /// Copies into it.
+    /// Copies bytes into the mapping, from `at` (bytes from its start) on.
     ///
     /// # Errors
-    /// Those of [`FileMap::read`]; `PermissionDenied`: it is for reading.
+    /// Those of [`FileMap::read`]; `PermissionDenied`: the mode is [`MapMode::Read`].
     pub fn write(&self, at: u64, from: &[u8]) -> io::Result<()> {
         self.there().write(at, from)
     }
 
-    /// Makes the stores durable, and updates the file's times; an atomic mapping gives its stores
-    /// to the file, all at once.
+    /// Makes the stores durable and updates the file's times. An atomic mapping gives all its
+    /// stores to the file at once.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] for an atomic mapping: the file is as it was, and the stores are still in
+    /// [`Error::NoSpace`] for an atomic mapping: the file is unchanged, and the stores are still in
     /// the mapping.
     pub fn sync(&self) -> Result<()> {
         match self.mode {
@@ -186,7 +187,7 @@ impl FileMap<'_> {
     }
 
     fn flush(&self) -> Result<()> {
-        // Nothing is mapped or unmapped meanwhile.
+        // The lock keeps others from mapping or unmapping meanwhile.
         let maps = self.fs.maps.all();
         let parts = maps.get(&self.ino).map_or(&[][..], Vec::as_slice);
         let stored_to = parts.iter().filter(|(_, mode)| *mode == MapMode::Shared);
@@ -216,7 +217,8 @@ impl FileMap<'_> {
         for run in stored.chunk_by(|one, next| one + BLOCK_BYTES == *next) {
             let len = run.len() as u64 * BLOCK_BYTES;
             for run in self.fs.blocks(self.ino, self.at + run[0], len, 0)? {
-                // If it can't be, the copy stays, which is the same, and is handed over again.
+                // After a failure the copy stays mapped. It has the same bytes, and is handed over
+                // again.
                 let _ = view.show(piece(&run, self.at));
             }
         }
@@ -226,12 +228,12 @@ impl FileMap<'_> {
 
 impl Drop for FileMap<'_> {
     fn drop(&mut self) {
-        // The drop does as munmap(2), which can't fail for that; a caller that has to know calls it
-        // first.
+        // Dropping behaves as munmap(2), which can't report this error; a caller that needs it
+        // calls `sync` first.
         let _ = self.sync();
         let address = self.as_ptr().addr();
         let mut maps = self.fs.maps.all();
-        // Before the pin ends: then its blocks may be others'.
+        // The view ends before the pin, after which its blocks may belong to others.
         self.view = None;
         if let Some(parts) = maps.get_mut(&self.ino) {
             let part = parts.iter().position(|(shown, _)| shown.address == address);

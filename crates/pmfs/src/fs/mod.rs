@@ -1,8 +1,7 @@
-//! [`Fs`]: the engine's face. It translates nothing and decides nothing; each call is a page of its
-//! own.
+//! [`Fs`]: the engine's face. It translates and decides nothing.
 //!
-//! This file has attaching and leaving, and the parts that every call passes; the calls are in the
-//! other files, by subject.
+//! This file has attaching, leaving, and the parts that every call passes. The other files have the
+//! calls, by subject.
 
 mod content;
 mod entrance;
@@ -33,14 +32,14 @@ use pmshare::counters::Totals;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// One attachment to a pool. Calls are atomic and durable when they return; they may come from any
-/// thread. Errors are those of the POSIX calls of the same names ([`crate::Error::errno`]).
-/// Permissions are not checked here: whoever may open the pool is trusted with it, and the mount
-/// enforces them for others.
+/// One attachment to a pool. Calls are atomic, durable when they return, and allowed on any thread.
+/// Errors are those of the POSIX calls of the same names ([`crate::Error::errno`]). Permissions are
+/// not checked here: a process that may open the pool is trusted with it, and the mount enforces
+/// permissions for others.
 pub struct Fs {
     entrance: Entrance,
     recovery: RecoveryReport,
-    /// Parts of files at this process's addresses.
+    /// The mapped parts of files in this process.
     maps: Maps,
     watching: Watching,
     own_copies: OwnCopies,
@@ -58,84 +57,89 @@ impl Fs {
         }
     }
 
-    /// Attaches to a pool; recovers it if it was left uncleanly.
+    /// Attaches to the pool at `path`, and recovers it if it was left uncleanly.
+    ///
+    /// # Errors
+    /// [`Error::NotAPool`], [`Error::TooNew`], [`Error::Corrupt`], [`Error::Held`],
+    /// [`Error::Elsewhere`], [`Error::TooManyProcesses`], [`Error::Media`].
     pub fn open(path: &Path, options: &OpenOptions) -> Result<Fs> {
         Ok(Fs::attached(attach::attach(path, options)?))
     }
 
-    /// Attaches to a mapping without a file, as after power loss: for tests and crash images.
+    /// Attaches to a mapping without a file, in the state after a power loss: for tests and crash
+    /// images.
     pub fn open_private(mem: pmem::Pmem, options: &OpenOptions) -> Result<Fs> {
         Ok(Fs::attached(attach::attach_private(mem, options)?))
     }
 
-    /// Leaves the pool, clean if nobody else is in it. Dropping an `Fs` instead is an unclean end,
-    /// which the next one recovers from.
+    /// Leaves the pool, and marks it clean if no other process has it. A dropped `Fs` is an unclean
+    /// end, from which the next process recovers.
     pub fn close(self) -> Result<()> {
         self.detach()
     }
 
-    /// Closes like [`Fs::close`], by reference; later calls fail with [`crate::Error::ShutDown`].
+    /// Leaves as [`Fs::close`] does, by reference. Later calls fail with
+    /// [`crate::Error::ShutDown`].
     pub fn detach(&self) -> Result<()> {
         attach::detach(self.pool())
     }
 
-    /// Before fork: takes a slot for the child, and has it hold all that this process holds.
-    /// Nothing may be opened or closed until the fork. Without this a child can't use what it
-    /// inherits ([`crate::Error::Forked`]).
+    /// Prepares a fork: takes a slot for the child, with all that this process holds. No file may
+    /// be opened or closed until the fork. Without this, the child's calls fail with
+    /// [`crate::Error::Forked`].
     pub fn before_fork(&self) -> Result<ForFork> {
         self.pool().before_fork()
     }
 
-    /// In the child: from now on it is a process of its own in the pool, with the parent's open
-    /// files and without its POSIX locks.
+    /// Moves the child into its slot: it becomes a process of its own in the pool, with the
+    /// parent's open files and without its POSIX locks.
     pub fn after_fork_in_child(&self, prepared: ForFork) -> Result<()> {
         self.pool().after_fork_in_child(prepared)
     }
 
-    /// Cleans up after a thread of this process that ended in the middle of a call, by its tag
-    /// ([`pmem::thread::Thread::tag`]): for faces whose threads can do so without anybody else of
-    /// the process waiting for what they held.
+    /// Cleans up after a thread of this process that ended inside a call, by its tag
+    /// ([`pmem::thread::Thread::tag`]). This is for faces whose threads can end so while no other
+    /// thread of the process waits for their locks.
     pub fn clean_after_thread(&self, tag: u64) {
         pmshare::rescue::clean_after_thread(self.pool(), tag);
     }
 
-    /// If the fork failed.
+    /// Gives the child's slot back after a fork that failed.
     pub fn cancel_fork(&self, prepared: ForFork) {
         self.pool().cancel_fork(prepared);
     }
 
-    /// Before exec: takes a slot for the program that this process becomes, with its open files and
-    /// its locks. The program attaches by [`Fs::open_after_exec`] with the text of the [`ForExec`],
-    /// which it has to be told.
+    /// Prepares an exec: takes a slot for the next program, with the open files and locks of this
+    /// process. The program gets the text of the [`ForExec`], and attaches by
+    /// [`Fs::open_after_exec`] with it.
     pub fn before_exec(&self) -> Result<ForExec> {
         self.pool().before_exec()
     }
 
-    /// Prepares like [`Fs::before_exec`], with these open files alone, each named as often as the
-    /// program will have descriptors of it.
+    /// Prepares as [`Fs::before_exec`] does, with these open files alone. Each is listed once for
+    /// each descriptor that the program will have.
     pub fn before_exec_with(&self, files: &[FileId]) -> Result<ForExec> {
         self.pool().before_exec_with(files)
     }
 
-    /// Prepares like [`Fs::before_exec_with`], for a child that shares this process's memory until
-    /// then (vfork): what it has locked as `owner` is that program's, and what this process has
-    /// locked is not.
+    /// Prepares as [`Fs::before_exec_with`] does, for a child that shares this process's memory
+    /// until its exec (vfork). The program gets the locks of `owner`, and none of this process's.
     pub fn before_exec_of_guest(&self, files: &[FileId], owner: LockOwner) -> Result<ForExec> {
         self.pool().before_exec_of_guest(files, owner)
     }
 
-    /// If the exec failed.
+    /// Gives the program's slot back after an exec that failed.
     pub fn cancel_exec(&self, prepared: ForExec) {
         self.pool().cancel_exec(prepared);
     }
 
-    /// Attaches as the program that another one has become.
+    /// Attaches in the next program, with the text that the previous one has handed over.
     pub fn open_after_exec(path: &Path, options: &OpenOptions, handed: &str) -> Result<Fs> {
         let attached = attach::attach_after_exec(path, options, handed)?;
         Ok(Fs::attached(attached))
     }
 
-    /// The work of this process since it attached: all its threads, in calls that are over.
+    /// The totals of this process since it attached: all finished calls of all its threads.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let pool = self.pool();
@@ -150,44 +154,43 @@ impl Fs {
         self.pool().pm.mapping().charged()
     }
 
-    /// The work that attaching had to do.
+    /// The work of the recovery when this process attached.
     #[must_use]
     pub fn recovery(&self) -> &RecoveryReport {
         &self.recovery
     }
 
-    /// Cleans up after processes that died while this one is attached; waiters do the same by
-    /// themselves.
+    /// Cleans up after processes that have died while this one was attached. Returns their number.
+    /// Calls that wait for a dead process do the same by themselves.
     pub fn recover_dead(&self) -> Result<u64> {
         pmshare::rescue::recover_dead(self.pool()).map(|undone| undone.slots)
     }
 
-    /// The attachment, which this thread enters. `pmfs-admin` calls it, as it does `read_call` and
-    /// `change`; others outside do not.
+    /// Enters the pool. Besides this crate only `pmfs-admin` calls this, `read_call` and `change`.
     #[doc(hidden)]
     #[inline(always)]
     pub fn pool(&self) -> &Pool {
         self.entrance.enter()
     }
 
-    /// The promise of a write here.
+    /// The crash guarantee of writes through this attachment.
     #[must_use]
     pub fn data_mode(&self) -> DataMode {
         self.pool().data_mode
     }
 
-    /// Returns whether recovery found damage: the pool is then read-only, and its bitmaps are not
-    /// to be relied on.
+    /// Returns whether recovery found damage. The pool is then read-only, and its bitmaps are
+    /// unreliable.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
         self.pool().is_damaged()
     }
 
-    /// Changes the settings that a remount may change: when reads update atime, also of
+    /// Changes the settings that a remount may change: the update of atime by reads, also for
     /// directories, and whether changes are refused.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] if a damaged pool is to be writable.
+    /// [`Error::ReadOnly`] if a damaged pool should become writable.
     pub fn remount(&self, atime: AtimeMode, nodiratime: bool, read_only: bool) -> Result<()> {
         if !read_only && self.is_damaged() {
             return Err(Error::ReadOnly);
@@ -199,19 +202,19 @@ impl Fs {
         Ok(())
     }
 
-    /// The mapping, for tools that look at the medium itself.
+    /// The mapping, for tools that inspect the medium.
     #[must_use]
     pub fn mapping(&self) -> &pmem::Pmem {
         self.pool().pm.mapping()
     }
 
-    /// The mapping back, as it is: an unclean end.
+    /// Unwraps the mapping without cleaning up: an unclean end.
     #[must_use]
     pub fn into_mapping(self) -> pmem::Pmem {
         self.entrance.into_pool().into_mapping()
     }
 
-    /// Counts a call that reads.
+    /// Runs and counts a call that reads.
     #[doc(hidden)]
     #[inline]
     pub fn read_call<T>(&self, call: impl FnOnce(&Pool) -> Result<T>) -> Result<T> {
@@ -221,7 +224,7 @@ impl Fs {
         answer
     }
 
-    /// A call that stores, and counts as nothing.
+    /// Runs a call that stores and is not counted.
     #[inline]
     fn store<T>(&self, call: impl FnOnce(&Pool) -> Result<T>) -> Result<T> {
         let pool = self.pool();
@@ -229,16 +232,16 @@ impl Fs {
         call(pool)
     }
 
-    /// Makes a change and counts it.
+    /// Runs and counts a change.
     #[doc(hidden)]
     #[inline]
     pub fn change<T>(&self, call: impl Fn(&Pool) -> Result<T>) -> Result<T> {
         self.change_data(call, |_| 0)
     }
 
-    /// Makes a change and counts it; `written` is the file data in it, bytes. Room that dead
-    /// processes still held may be had where something has run out. One write window for all of it:
-    /// with one around each store, a create would open 32.
+    /// Runs and counts a change with `written` bytes of file data. If space or a table has run out,
+    /// dead processes may still hold some, so the change is tried again after cleaning up. The
+    /// whole change has one write window: with one around each store, a create would open 32.
     #[inline]
     fn change_data<T>(
         &self,
@@ -260,8 +263,8 @@ impl Fs {
         stop_at_damage(pool, result)
     }
 
-    /// After a call that has changed nothing: whether to try again. A thing that has run out is
-    /// looked for among the dead once.
+    /// Returns whether to repeat a call that has changed nothing. After a shortage the dead are
+    /// cleaned up after once.
     #[cold]
     fn may_go_better(&self, error: &Error, recovered: &mut bool) -> bool {
         if error.is_shortage() && !*recovered {
@@ -272,9 +275,8 @@ impl Fs {
     }
 }
 
-/// A change that met damage is the last one: the pool is read-only from then on, so that nothing is
-/// built on what can't be right. One under which the medium failed has lost stores, whatever it
-/// answered.
+/// Makes the pool read-only after a change that met damage, so that no later change depends on
+/// damaged data. A change during which the medium failed has lost stores, whatever its result.
 fn stop_at_damage<T>(pool: &Pool, result: Result<T>) -> Result<T> {
     if matches!(result, Err(Error::Corrupt(_))) {
         pool.stop_at_damage();
@@ -283,7 +285,7 @@ fn stop_at_damage<T>(pool: &Pool, result: Result<T>) -> Result<T> {
     result
 }
 
-/// Entries that a lane's log has room for before it begins at its start again.
+/// The free entries of a lane's log before it wraps around.
 #[cfg(feature = "record")]
 #[must_use]
 pub fn lane_entries_left(fs: &Fs, index: u64) -> u64 {

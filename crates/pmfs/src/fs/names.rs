@@ -1,4 +1,4 @@
-//! Calls on names and on what they stand for: attributes, directories, extended attributes.
+//! Calls on names and on inodes: attributes, directories, extended attributes.
 
 use super::Fs;
 use crate::dir::list;
@@ -8,12 +8,16 @@ use pm_journal::error::Result;
 
 #[allow(clippy::missing_errors_doc)]
 impl Fs {
-    /// Finds a name; "." and ".." too.
+    /// Finds the inode of a name in a directory; "." and ".." too.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::NameTooLong`] above 255 bytes.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
         self.read_call(|pool| pool.lookup(dir, name))
     }
 
-    /// Looks up like [`Fs::lookup`], to where the caller wants it; after an error it says nothing.
+    /// Looks up as [`Fs::lookup`] does, into the caller's `attr`, which is undefined after an
+    /// error.
     pub fn lookup_into(&self, dir: Ino, name: &[u8], attr: &mut Attr) -> Result<()> {
         self.read_call(|pool| pool.lookup_into(dir, name, attr))
     }
@@ -23,35 +27,39 @@ impl Fs {
         self.read_call(|pool| pool.getattr(ino))
     }
 
-    /// Looks up like [`Fs::lookup`], by the number, what was just listed in a directory. An entry
-    /// that has another name since may be an error.
+    /// Looks up an entry that [`Fs::readdir`] has just listed, by its inode number. An entry that
+    /// has been replaced since may give an error.
     pub fn listed(&self, dir: Ino, entry: &DirEntry<'_>) -> Result<Attr> {
         self.read_call(|pool| pool.listed(dir, entry))
     }
 
-    /// Changes attributes.
+    /// Changes the attributes that `set` has, and returns all.
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
         self.change(|pool| pool.setattr(ino, set))
     }
 
-    /// Changes attributes as they are: `change` is asked under the inode's lock, so nobody else
-    /// changes them between its look and what it says. Set-id bits are taken away so. A size that
-    /// it says is not set, and with nothing to set nothing is done.
+    /// Changes attributes depending on their values: `change` is called under the inode's lock, so
+    /// that no other call changes them in between. Set-id bits are removed in this way. A size that
+    /// it returns is ignored, and an empty change does nothing.
     pub fn setattr_by(&self, ino: Ino, change: &dyn Fn(&Attr) -> SetAttr) -> Result<Attr> {
         self.change(|pool| pool.setattr_by(ino, change))
     }
 
-    /// Makes a regular file; does not hold it open.
+    /// Creates a regular file, without holding it open.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NameTooLong`], [`Error::NoSpace`], [`Error::NoInodes`].
     pub fn create(&self, dir: Ino, name: &[u8], node: &NewNode) -> Result<Attr> {
         self.change(|pool| pool.make(dir, name, node, Kind::File))
     }
 
-    /// Makes a directory.
+    /// Creates a directory; errors as [`Fs::create`].
     pub fn mkdir(&self, dir: Ino, name: &[u8], node: &NewNode) -> Result<Attr> {
         self.change(|pool| pool.make(dir, name, node, Kind::Directory))
     }
 
-    /// Makes a file, device, FIFO or socket; `kind` is the type's bits.
+    /// Creates a file, device, FIFO or socket. `kind` has the type's bits (S_IFMT); errors as
+    /// [`Fs::create`].
     pub fn mknod(
         &self,
         dir: Ino,
@@ -63,28 +71,28 @@ impl Fs {
         self.change(|pool| pool.make(dir, name, node, Kind::Special(kind, rdev)))
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link to `target`; errors as [`Fs::create`].
     pub fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], node: &NewNode) -> Result<Attr> {
         self.change(|pool| pool.make(dir, name, node, Kind::Symlink(target)))
     }
 
-    /// Makes a file without a name (O_TMPFILE), held open once: pair it with [`Fs::release`].
+    /// Creates a file without a name (O_TMPFILE), held once; [`Fs::release`] ends the hold.
     pub fn tmpfile(&self, dir: Ino, node: &NewNode) -> Result<Attr> {
         self.change(|pool| pool.tmpfile(dir, node))
     }
 
-    /// Gives a file one more name.
+    /// Gives a file another name.
     pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr> {
         self.change(|pool| pool.link(ino, dir, name))
     }
 
-    /// Removes a name of anything but a directory.
+    /// Removes a name of an inode other than a directory.
     pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<()> {
         self.change(|pool| pool.unlink(dir, name, None))
     }
 
-    /// Unlinks like [`Fs::unlink`], for who has just looked: the name stood for `seen`. If it does
-    /// no more, what it stands for now goes.
+    /// Unlinks as [`Fs::unlink`] does, for a caller that has found the inode `seen` at the name. If
+    /// the name stands for another inode now, that one is unlinked.
     pub fn unlink_seen(&self, dir: Ino, name: &[u8], seen: Ino) -> Result<()> {
         self.change(|pool| pool.unlink(dir, name, Some(seen)))
     }
@@ -94,7 +102,7 @@ impl Fs {
         self.change(|pool| pool.rmdir(dir, name))
     }
 
-    /// Moves a name; see `renameat2(2)`.
+    /// Renames as `renameat2(2)` does.
     pub fn rename(
         &self,
         dir: Ino,
@@ -106,9 +114,9 @@ impl Fs {
         self.rename_by((dir, name), (new_dir, new_name), flags, (0, 0), None)
     }
 
-    /// Renames like [`Fs::rename`], by a user and a group, who are to own a whiteout, which else is
-    /// root's. `seen`: what the names, the second one if it stood for anything, stood for when the
-    /// caller looked; if they do no more, what they stand for now counts.
+    /// Renames as [`Fs::rename`] does, with the owner and group of a whiteout, which otherwise are
+    /// root's. `seen` has the inodes that the caller has found at the names, the second one only if
+    /// it exists. If a name stands for another inode now, that one counts.
     pub fn rename_by(
         &self,
         from: (Ino, &[u8]),
@@ -120,13 +128,13 @@ impl Fs {
         self.change(|pool| pool.rename(from, to, flags, owner, seen))
     }
 
-    /// A symbolic link's target.
+    /// The target of a symbolic link.
     pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
         self.read_call(|pool| pool.readlink(ino))
     }
 
-    /// Shows `emit` the entries after `cookie` (0: all, "." and ".." first) until it declines one.
-    /// A cookie stays good whatever changes meanwhile.
+    /// Calls `emit` for the entries after `cookie` (0: all, "." and ".." first) until it declines
+    /// one. A cookie stays valid whatever changes meanwhile.
     pub fn readdir(
         &self,
         dir: Ino,
@@ -136,7 +144,7 @@ impl Fs {
         self.readdir_for(dir, cookie, true, emit)
     }
 
-    /// Lists like [`Fs::readdir`], with the time of access left as it is unless `wants_atime`.
+    /// Lists as [`Fs::readdir`] does, and updates the time of access only if `wants_atime`.
     pub fn readdir_for(
         &self,
         dir: Ino,
@@ -150,17 +158,25 @@ impl Fs {
         })
     }
 
-    /// An extended attribute's value.
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::NoAttribute`]; [`Error::AttributeName`]: the name is empty or longer than 255
+    /// bytes.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         self.read_call(|pool| pool.getxattr(ino, name))
     }
 
     /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// Those of [`Fs::getxattr`]; [`Error::AttributeTooLong`] above 64 KiB;
+    /// [`Error::AttributesTooBig`], [`Error::NoSpace`].
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
         self.change(|pool| pool.setxattr(ino, name, value, flags))
     }
 
-    /// The extended attributes' names.
+    /// The names of all extended attributes.
     pub fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
         self.read_call(|pool| pool.listxattr(ino))
     }
@@ -170,14 +186,14 @@ impl Fs {
         self.change(|pool| pool.removexattr(ino, name))
     }
 
-    /// Space and inodes.
+    /// The blocks and inodes of the pool, in all and free.
     pub fn statfs(&self) -> Result<StatFs> {
         self.read_call(|pool| pool.statfs())
     }
 
-    /// Does what [`Fs::getattr`] does, to where the caller wants it, which is a fifth faster; after
-    /// an error it says nothing. The blocks of a file with holes are counted once stores into them,
-    /// by mappings below a mount, are written back.
+    /// Reads attributes as [`Fs::getattr`] does, into the caller's `attr`, which is a fifth faster.
+    /// `attr` is undefined after an error. Blocks that stores by mappings below a mount have filled
+    /// in a file with holes count once they are written back.
     pub fn getattr_into(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
         self.read_call(|pool| pool.getattr_into(ino, attr))?;
         match attr.is_sparse() {
@@ -186,7 +202,8 @@ impl Fs {
         }
     }
 
-    /// Does what [`Fs::getattr_into`] does, once its blocks count.
+    /// Reads attributes as [`Fs::getattr_into`] does, after the blocks of a file with holes have
+    /// been counted.
     #[cold]
     fn getattr_of_sparse(&self, ino: Ino, attr: &mut Attr) -> Result<()> {
         let pool = self.pool();

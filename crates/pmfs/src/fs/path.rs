@@ -1,5 +1,4 @@
-//! Paths inside a pool: from names to inodes, symbolic links followed within the pool, whose root
-//! is theirs.
+//! Paths inside a pool. Symbolic links are followed within the pool, from its root.
 
 use super::Fs;
 use crate::types::{Attr, ROOT_INO, mode};
@@ -11,39 +10,39 @@ const LINKS_MAX: u32 = 40;
 /// The place that a path leads to.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The directory of its last name.
+    /// The directory that contains the last name.
     pub dir: Attr,
-    /// The last name; empty for the root itself, ".", and what ends in "..".
+    /// The last name; empty for the root, ".", and paths that end in "..".
     pub name: Vec<u8>,
-    /// The attributes of the inode there, if there is one.
+    /// The attributes of the inode there, if it exists.
     pub attr: Option<Attr>,
-    /// A slash stands behind the last name, so that a directory is meant.
+    /// A slash follows the last name, so a directory is meant.
     pub slash: bool,
 }
 
-/// The links at the end that a walk follows.
+/// The treatment of a link at the end of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AtEnd {
     Follow,
-    /// A link at the end only if a slash follows it.
+    /// A link is followed only if a slash follows it.
     Stay,
-    /// No link at the end, whatever follows it.
+    /// No link is followed.
     Name,
-    /// One at the end, unless a slash stands behind it.
+    /// A link is followed unless a slash follows it.
     Make,
 }
 
 impl Fs {
-    /// The inode at `path`, from the pool's root. `follow`: a symbolic link at its end is followed
-    /// too.
+    /// Finds the inode at `path`, from the pool's root. With `follow`, a symbolic link at its end
+    /// is followed too.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::Loop`], those of a lookup.
+    /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::Loop`], those of [`Fs::lookup`].
     pub fn walk(&self, path: &[u8], follow: bool) -> Result<Attr> {
         self.place(path, follow)?.attr.ok_or(Error::NotFound)
     }
 
-    /// The place that `path` leads to: as [`Fs::walk`], but its last name need not be there.
+    /// Finds the place of `path` as [`Fs::walk`] does; the last name need not exist.
     ///
     /// # Errors
     /// Those of [`Fs::walk`], for the names before the last one.
@@ -56,9 +55,9 @@ impl Fs {
         }
     }
 
-    /// The place of a name that is to be made, removed or moved: a symbolic link there is meant
-    /// itself, also with a slash behind it, and what the slash allows is the caller's to judge
-    /// ([`Place::slash`]). `follow`: of a file that is made where a link leads, as O_CREAT has it.
+    /// Finds the place of a name that will be created, removed or renamed. A symbolic link there is
+    /// not followed, even before a slash; the caller decides what the slash allows
+    /// ([`Place::slash`]). With `follow`, a link is followed, as O_CREAT does.
     ///
     /// # Errors
     /// Those of [`Fs::walk`], of what comes before the last name.
@@ -119,7 +118,7 @@ impl Fs {
                 dir: from,
                 name: Vec::new(),
                 attr: Some(from),
-                // The slash that a link at the end ends with counts too.
+                // A slash at the end of the link's target counts too.
                 slash: at.slash || left.is_empty() && target.ends_with(b"/"),
             };
             left.extend(names(&target));
@@ -128,7 +127,7 @@ impl Fs {
     }
 }
 
-/// The names of a path, the first one last.
+/// The names of a path, in reverse order.
 fn names(path: &[u8]) -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = path
         .split(|byte| *byte == b'/')

@@ -9,7 +9,7 @@ use pmfs_format::BLOCK_BYTES;
 use pmfs_format::directory::NAME_MAX;
 
 impl Pool {
-    /// Blocks that no file has: the lanes' spare ones too.
+    /// Blocks that belong to no file, including the lanes' spare blocks.
     pub fn blocks_free(&self) -> u64 {
         Bitmap::blocks(self).free() + Lane::spares(self)
     }

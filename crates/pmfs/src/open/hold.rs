@@ -1,4 +1,4 @@
-//! Holding inodes: what is held outlives its last name, and its last holder frees it.
+//! Held inodes: they outlive their last name, and the last holder frees them.
 
 use crate::inode::Inode;
 use crate::pool::Pool;
@@ -11,18 +11,18 @@ use pm_journal::locks::LockSet;
 use pm_space::Bitmap;
 
 impl Pool {
-    /// One more holder of `ino`.
+    /// Adds a holder of `ino`.
     pub(crate) fn hold(&self, ino: Ino) -> Result<Attr> {
         self.alive()?;
-        // A number that no inode has must not get into the table: it would not fit its word there.
+        // A number without an inode must not get into the table, where it would not fit its word.
         self.inode_off(ino)?;
         self.open_add(Thing::Inode(ino))?;
         let held = Inode::load(self, ino).map(|inode| {
             if inode.links > 0 {
                 return true;
             }
-            // Without links it lives if its number is still given out; nobody takes it back under
-            // the lock.
+            // An inode without links lives while its number is in use; nobody frees it under the
+            // lock.
             let _locks = LockSet::take(self, &[ino]);
             Bitmap::inodes(self).is_set(ino)
         });
@@ -37,7 +37,7 @@ impl Pool {
         attr
     }
 
-    /// One holder less; the last one of an unlinked file frees it.
+    /// Removes a holder. The last one of an unlinked file frees it.
     pub(crate) fn release(&self, ino: Ino) -> Result<()> {
         self.alive()?;
         let locks = LockSet::take(self, &[ino]);

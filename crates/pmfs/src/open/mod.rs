@@ -1,4 +1,4 @@
-//! Open files, locks on files, and files that have no name yet.
+//! Open files, locks on files, and files without a name.
 
 #[allow(missing_docs, reason = "seen by `parts` alone")]
 pub mod file_lock;

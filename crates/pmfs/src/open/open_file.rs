@@ -1,9 +1,9 @@
-//! Open files: what descriptors that came of one open share, offset and flags, also after fork and
-//! exec. (An "open file description" of POSIX.)
+//! Open files ("open file descriptions" of POSIX): the offset and flags that descriptors of one
+//! open share, also after fork and exec.
 //!
-//! A file's line is claimed, changed in offset, and given up under its owner word. Words of the
-//! open table tell which processes have it; each of those also holds the inode once. A line without
-//! such a word is nobody's.
+//! A file's line is claimed, released, and changed in its offset under its owner word. Words of the
+//! open table say which processes have it; each of them also holds the inode once. A line without
+//! such a word belongs to nobody.
 
 use crate::open::file_lock::table::Lock;
 use crate::open::file_lock::{Owner, Request};
@@ -26,19 +26,19 @@ impl FileId {
         FileId(generation << INDEX_BITS | index)
     }
 
-    /// The file's number, to be told to a program that this process becomes.
+    /// The file's number, which is handed over exec.
     #[must_use]
     pub fn number(self) -> u64 {
         self.0
     }
 
-    /// The file of a number.
+    /// The file with a number.
     #[must_use]
     pub fn from_number(number: u64) -> FileId {
         FileId(number)
     }
 
-    /// Its number in the table.
+    /// Its index in the table.
     #[doc(hidden)]
     #[must_use]
     pub fn index(self) -> u64 {
@@ -46,7 +46,7 @@ impl FileId {
     }
 }
 
-/// The generation after one. Half of it is in a file's number, which is never 0: that means none.
+/// The next generation. Half of it is in a file's number, which is never 0: that means none.
 fn next_generation(last: u64) -> u64 {
     let next = last.wrapping_add(1);
     match next << INDEX_BITS {
@@ -55,33 +55,32 @@ fn next_generation(last: u64) -> u64 {
     }
 }
 
-/// The state of an open file at the moment.
+/// The present state of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile {
     /// Its inode.
     pub ino: Ino,
-    /// The offset at which the next read or write begins, bytes.
+    /// The offset of the next read or write, bytes.
     pub offset: u64,
-    /// The flags, as they were given.
+    /// The flags, as given.
     pub flags: u64,
 }
 
-/// Returns whether writes by an open file with these flags of open(2) go to the end of the file:
-/// with O_APPEND.
+/// Returns whether writes with these flags of open(2) append: O_APPEND is set.
 pub fn appends(flags: u64) -> bool {
     const O_APPEND: u64 = 0o2000;
     flags & O_APPEND != 0
 }
 
-/// Returns whether reads by an open file with these flags of open(2) set the time of access: not
-/// with O_NOATIME.
+/// Returns whether reads with these flags of open(2) update the time of access: O_NOATIME is not
+/// set.
 pub fn wants_atime(flags: u64) -> bool {
     const O_NOATIME: u64 = 0o1000000;
     flags & O_NOATIME == 0
 }
 
 impl OpenFile {
-    /// Returns whether writes go to the end of the file: O_APPEND of its flags.
+    /// Returns whether writes append: O_APPEND is set.
     pub fn appends(&self) -> bool {
         appends(self.flags)
     }
@@ -93,7 +92,8 @@ impl OpenFile {
 }
 
 impl Pool {
-    /// A new open file of an inode, had once by this process, which holds the inode.
+    /// Creates an open file of an inode, with one descriptor of this process, which holds the
+    /// inode.
     ///
     /// # Errors
     /// [`Error::TooManyOpen`]; the inode is gone.
@@ -102,13 +102,12 @@ impl Pool {
         self.open_held(ino, flags)
     }
 
-    /// Opens like [`Pool::open_file`], what was looked up: names and numbers may have changed hands
-    /// since.
+    /// Opens as [`Pool::open_file`] does, after a lookup: names and numbers may have changed since.
     ///
     /// # Errors
     /// Those of [`Pool::open_file`]; [`Error::Stale`].
     pub(crate) fn open_found(&self, found: &Attr, flags: u64) -> Result<FileId> {
-        // While it is held its number is nobody else's.
+        // A held inode keeps its number.
         let now = self.hold(found.ino)?;
         if now.generation != found.generation && !planted!("bug-opened-by-number") {
             self.release(found.ino)?;
@@ -156,8 +155,7 @@ impl Pool {
             .unwrap_or(Err(Error::TooManyOpen))
     }
 
-    /// Makes a line an open file, if it is free. A line that could not be made one is no more in
-    /// its annex.
+    /// Makes a free line an open file. A line that can't become one is no longer in its annex.
     fn make_file(
         &self,
         index: u64,
@@ -191,7 +189,7 @@ impl Pool {
             self.leave_annex(annex);
             return Some(Err(error));
         }
-        // Again, if it is free by then: its lines are near, and those of the next one in no cache.
+        // The same line is tried first next time: it is in a cache, and the next one is not.
         self.next_file.store(index, Ordering::Relaxed);
         Some(Ok(FileId::new(index, generation)))
     }
@@ -214,7 +212,7 @@ impl Pool {
         }
     }
 
-    /// All lines that may be an open file's, or somebody's, by index.
+    /// All lines that may be in use, with their indices.
     pub fn file_lines(&self) -> impl Iterator<Item = (u64, Line)> + '_ {
         let count = self.geometry.file_count();
         let own = (0..count).map(|index| (index, self.own_file(index)));
@@ -248,15 +246,14 @@ impl Pool {
         Ok(OpenFile { ino, offset, flags })
     }
 
-    /// The flags of an open file that this process has; of one that it doesn't have they may be
-    /// another's by now.
+    /// The flags of an open file that this process has; otherwise they may be another file's.
     #[inline]
     pub(crate) fn file_flags(&self, file: FileId) -> u64 {
         let line = self.line_of_file(file.index());
         line.map_or(0, |line| self.pm.load(OpenFileRaw::flags.of(line.off)))
     }
 
-    /// Sets what of the flags may change.
+    /// Sets those flags that may change.
     ///
     /// # Errors
     /// [`Error::NotOpen`].
@@ -269,8 +266,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Does something at the offset and moves it by what `body` answers; nobody else moves it
-    /// meanwhile. `body` may store where a program says, so no window is open around it.
+    /// Calls `body` with the offset, and advances it by the result. No other call moves it
+    /// meanwhile. `body` may store to a program's memory, so no window is open around it.
     ///
     /// # Errors
     /// [`Error::NotOpen`]; those of `body`.
@@ -292,8 +289,8 @@ impl Pool {
         Ok(done)
     }
 
-    /// Works like [`Pool::at_offset`] on two open files, those that are named. It goes in the order
-    /// of their lines, so that two who go opposite ways don't wait for each other.
+    /// Works as [`Pool::at_offset`] does on the named ones of two open files, in the order of their
+    /// lines, so that two calls in opposite directions don't wait for each other.
     ///
     /// # Errors
     /// Those of [`Pool::at_offset`].
@@ -316,7 +313,7 @@ impl Pool {
         let offset = |line: Option<Line>| {
             line.map_or(0, |line| self.pm.load(OpenFileRaw::offset.of(line.off)))
         };
-        // A line whose file was closed, and that was opened anew meanwhile, is another's now.
+        // A line whose file was closed and that was opened anew belongs to another file.
         for file in files.into_iter().flatten() {
             self.file_line(file)?;
         }
@@ -356,7 +353,7 @@ impl Pool {
         Ok(offset)
     }
 
-    /// One descriptor more of this process, which has the file.
+    /// Adds a descriptor of this process, which has the file.
     ///
     /// # Errors
     /// [`Error::NotOpen`], [`Error::TooManyOpen`].
@@ -365,8 +362,8 @@ impl Pool {
         self.open_add(Thing::File(file.index()))
     }
 
-    /// Shares a file like [`Pool::dup_file`], one that this process may not have yet: then it holds
-    /// the inode from now on, too.
+    /// Shares a file as [`Pool::dup_file`] does, even one that this process does not have yet; the
+    /// process then holds the inode too.
     ///
     /// # Errors
     /// Those of [`Pool::dup_file`].
@@ -386,7 +383,7 @@ impl Pool {
         added
     }
 
-    /// One descriptor less. The last one of all ends the file, its locks, and its hold on the
+    /// Removes a descriptor. The last one of all ends the file, its locks, and its hold on the
     /// inode.
     ///
     /// # Errors
@@ -394,7 +391,7 @@ impl Pool {
     pub(crate) fn close_file(&self, file: FileId) -> Result<()> {
         let line = self.file_line(file)?;
         let (ino, gone) = {
-            // Should this thread die in between, whoever finds the owner word ends the file.
+            // If this thread dies in between, the finder of its owner word ends the file.
             let _held = HeldLine::new(self, line);
             let ino = self.state_in(line, file)?.ino;
             let _locks = LockSet::take(self, &[ino]);
@@ -407,14 +404,15 @@ impl Pool {
         if gone { self.release(ino) } else { Ok(()) }
     }
 
-    /// Ends an open file that nobody has any more. The caller has the lock of its inode, or cleans
-    /// up after the dead.
+    /// Ends an open file without descriptors. The caller has the lock of its inode, or cleans up
+    /// after the dead.
     pub(crate) fn end_file_unless_had(&self, index: u64) {
         self.end_file_unless_had_beside(index, 0);
     }
 
-    /// Ends a file like [`Pool::end_file_unless_had`], before the word at `word`, of somebody dead,
-    /// is taken away: who dies in between leaves the word, by which the next one finds the file.
+    /// Ends a file as [`Pool::end_file_unless_had`] does, before the word at `word`, of a dead
+    /// process, is removed. If this thread dies in between, the next one finds the file by that
+    /// word.
     pub(crate) fn end_file_unless_had_beside(&self, index: u64, word: u64) {
         let Some(line) = self.line_of_file(index) else {
             return;
@@ -427,13 +425,13 @@ impl Pool {
         let ended = classes.len() * usize::from(!planted!("bug-file-locks-outlive-it"));
         for class in classes.into_iter().take(ended) {
             let owner = self.file_owner(index, class);
-            // Nothing to split, so it can't fail.
+            // This can't fail, because no lock is split.
             let _ = self.take_lock_away(ino, owner, LockRange::WHOLE);
         }
         self.free_in_table(OpenFileRaw::ino.of(line.off), line.annex);
     }
 
-    /// Returns how often a line has been a file; 0 if there is no line.
+    /// The count of files that a line has been; 0 if there is no line.
     #[inline]
     fn file_generation(&self, index: u64) -> u64 {
         let line = self.line_of_file(index);
@@ -449,7 +447,7 @@ impl Pool {
         }
     }
 
-    /// A request of an open file.
+    /// A lock request of an open file.
     ///
     /// # Errors
     /// [`Error::NotOpen`].
@@ -484,11 +482,11 @@ impl Pool {
         line.map_or(0, |line| self.pm.load(OpenFileRaw::ino.of(line.off)))
     }
 
-    /// Gives back the lines whose owner is dead, under the recovery lock.
+    /// Releases the lines whose owner is dead, under the recovery lock.
     pub(crate) fn release_files(&self, is_dead: &impl Fn(u64) -> bool) {
         for (index, line) in self.file_lines() {
             if is_dead(self.pm.load(OpenFileRaw::owner.of(line.off))) {
-                // Died while opening or closing it.
+                // The owner died while it opened or closed the file.
                 self.end_file_unless_had(index);
                 owner::release(self, line.off);
             }
@@ -502,8 +500,8 @@ mod tests {
     use crate::ROOT_INO;
     use crate::scratch::Scratch;
 
-    /// Goal: the numbers of open files are never 0, and a line that has been so many files as the
-    /// number counts goes on. Method: it begins near the end.
+    /// Goal: the numbers of open files are never 0, also after the count of a line's files has
+    /// wrapped around. Method: the count begins near its end.
     #[test]
     fn the_end_of_a_lines_generations() {
         let scratch = Scratch::new(16 << 20);

@@ -1,17 +1,16 @@
-//! The check whether a wait can never end: who is waited for waits, at last, for who asks. A waiter
-//! makes it when it begins to wait and from time to time while it does, so that of a circle at
-//! least the last one sees it. An owner counts as one, whichever of its threads waits, as with the
-//! kernel's POSIX locks.
+//! Detection of deadlocks: a chain of waits that leads back to the caller. A waiter checks when it
+//! begins to wait and from time to time later, so that at least the last one of a circle sees it.
+//! An owner counts as one, whichever of its threads waits, as with the kernel's POSIX locks.
 
 use super::Owner;
 use super::table::{self, Lock, Record};
 use crate::pool::Pool;
 
-/// Owners in a circle that is looked for; more of them wait on.
+/// The most owners of a circle that is found; in a longer one they wait on.
 const OWNERS_MAX: usize = 64;
 
-/// Returns whether the wait closes a circle. Others may move while it is looked for, so only one
-/// that is there twice counts.
+/// Returns whether the wait closes a circle. Others may change meanwhile, so only a circle that is
+/// found twice counts.
 pub(super) fn is_certain(pool: &Pool, wanted: &Lock) -> bool {
     closes(pool, wanted) && {
         std::thread::yield_now();

@@ -1,9 +1,8 @@
-//! File locks: POSIX ranges, ranges of an open file (OFD), and flock(2), in the runtime area, so
-//! that they exclude whichever way a process came to the file.
+//! File locks: POSIX ranges, ranges of an open file (OFD), and flock(2). They are in the runtime
+//! area, so that they exclude each other on all ways to the file.
 //!
 //! A lock belongs to an owner inside a process, or to an open file that several processes may
-//! share. It ends with its owner: a process that dies is cleaned up after by whoever finds its lock
-//! in the way.
+//! share. It ends with its owner. A dead process is cleaned up after when its lock is in the way.
 
 mod deadlock;
 pub mod table;
@@ -17,24 +16,24 @@ use pmshare::member::Began;
 use std::time::Duration;
 use table::{Bucket, Lock, Record};
 
-/// The time that a waiter sleeps before it checks whether the lock's holder lives, and whether it
-/// was interrupted itself.
+/// The sleep of a waiter before it checks whether the holder lives, and whether it was interrupted
+/// itself.
 const NAP: Duration = Duration::from_millis(10);
 
 /// The owner of a lock, among all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub class: LockClass,
-    /// The process's token; 0: an open file's, whichever processes have it.
+    /// The process's token; 0 for an open file, whichever processes have it.
     pub token: u64,
     pub id: u64,
 }
 
-/// A lock that is asked for.
+/// A request for a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     pub lock: Lock,
-    /// The slot whose death ends it; `None`: it ends with the open file it belongs to.
+    /// The slot whose end ends the lock; `None`: it ends with its open file.
     pub slot: Option<u64>,
 }
 
@@ -67,7 +66,7 @@ impl Pool {
         }
     }
 
-    /// Takes a lock, or changes the kind of one that the owner has.
+    /// Takes a lock, or changes the kind of the owner's lock.
     ///
     /// # Errors
     /// [`Error::WouldBlock`], [`Error::NoLocks`], [`Error::Invalid`] for an empty range.
@@ -86,8 +85,8 @@ impl Pool {
         }
     }
 
-    /// Takes a lock like [`Pool::file_lock`], but waits for it. `interrupted` is asked from time to
-    /// time.
+    /// Takes a lock as [`Pool::file_lock`] does, and waits for it. `interrupted` is called from
+    /// time to time.
     ///
     /// # Errors
     /// Those of [`Pool::file_lock`]; [`Error::Interrupted`]; [`Error::Deadlock`] for POSIX ranges.
@@ -128,8 +127,8 @@ impl Pool {
         }
     }
 
-    /// Gives up the flock of an owner who asks for another kind and can't have it at once, as Linux
-    /// does. So two who share a lock and both want it alone don't wait for each other.
+    /// Releases the flock of an owner that requests another kind and can't have it at once, as
+    /// Linux does. So two sharers that both want exclusive locks don't wait for each other.
     fn give_up_flock(&self, request: &Request) -> Result<()> {
         let Lock { ino, owner, .. } = request.lock;
         match owner.class {
@@ -147,9 +146,9 @@ impl Pool {
         Inode::live(self, request.lock.ino).map(drop)
     }
 
-    /// Returns whether who is in the way was dead: it is not any more.
+    /// Returns whether the holder of a conflicting lock was dead; the lock is then gone.
     fn bury(&self, by: &Record) -> Result<bool> {
-        // A lock of an open file has no process: it ends with the last who has that file open.
+        // A lock of an open file has no process: it ends with the file's last opener.
         let is_dead = match by.slot {
             Some(slot) => self.slot_dead(slot),
             None => !self.dead_slots().is_empty(),
@@ -180,17 +179,17 @@ impl Pool {
         Ok(Tried::Locked)
     }
 
-    /// Gives up what the owner has of a range.
+    /// Releases an owner's locks in a range.
     ///
     /// # Errors
-    /// [`Error::NoLocks`] if the rest takes one more record than there is: not before an eighth of
-    /// the table are such rests, and the pool has no block at all for more.
+    /// [`Error::NoLocks`] if the rest needs one more record than there is: not before an eighth of
+    /// the table are such rests, and the pool has no block for more.
     pub(crate) fn file_unlock(&self, ino: Ino, owner: Owner, range: LockRange) -> Result<()> {
         self.alive()?;
         self.take_lock_away(ino, owner, range)
     }
 
-    /// Unlocks like [`Pool::file_unlock`], also for a process that is leaving the pool.
+    /// Unlocks as [`Pool::file_unlock`] does, also for a process that is leaving the pool.
     ///
     /// # Errors
     /// Those of [`Pool::file_unlock`].
@@ -203,7 +202,7 @@ impl Pool {
         replace(&bucket, &records, (ino, owner), range, None)
     }
 
-    /// Unlocks like [`Pool::file_unlock`], for an owner in this process.
+    /// Unlocks as [`Pool::file_unlock`] does, for an owner in this process.
     ///
     /// # Errors
     /// Those of [`Pool::file_unlock`].
@@ -211,7 +210,7 @@ impl Pool {
         self.file_unlock(ino, self.lock_owner(owner), range)
     }
 
-    /// Gives up all that an owner in this process has of all inodes.
+    /// Releases all locks of an owner in this process on all inodes.
     pub(crate) fn end_lock_owner(&self, owner: LockOwner) {
         self.for_each_lock_of(self.lock_owner(owner), |bucket, record| {
             bucket.remove(record);
@@ -219,21 +218,21 @@ impl Pool {
         });
     }
 
-    /// Gives an owner's locks to another; they end with that one's slot from now on.
+    /// Gives an owner's locks to another owner, with whose slot they then end.
     pub(crate) fn rename_locks(&self, before: Owner, after: Owner, slot: u64) {
         self.for_each_lock_of(before, |bucket, record| bucket.rename(record, after, slot));
     }
 
-    /// Returns the lock that is in the way of a request.
+    /// The lock that conflicts with a request.
     ///
     /// # Errors
-    /// The inode is gone; damage met while cleaning up after a dead process.
+    /// The inode is gone; cleaning up after a dead process met damage.
     pub(crate) fn file_lock_conflict(&self, request: &Request) -> Result<Option<LockInfo>> {
         self.lockable(request)?;
         loop {
             let records = Bucket::of(self, request.lock.ino).records();
             let blocks = |record: &Record| record.is_held() && record.lock.conflicts(&request.lock);
-            // The first in the file, whoever asked first.
+            // The first one in the file counts.
             let blocking = records.into_iter().filter(blocks);
             let Some(by) = blocking.min_by_key(|record| record.lock.range.start) else {
                 return Ok(None);
@@ -250,20 +249,20 @@ impl Pool {
     }
 }
 
-/// The outcome of a try.
+/// The result of a try.
 enum Tried {
     Locked,
-    /// Somebody is in the way; the count of changes from then.
+    /// Another lock conflicts; the count of changes at that time.
     Blocked {
         by: Record,
         seen: u64,
     },
 }
 
-/// Takes a range out of what an owner has of an inode, and puts a lock there instead, if one is
-/// wanted. Records are claimed first, so that nothing is half done when there are none. The new
-/// lock is put in before what it replaces goes: a death in between leaves too much locked, never
-/// too little.
+/// Removes a range from an owner's locks on an inode, and adds a lock there, if one is given.
+/// Records are claimed first, so that a shortage leaves nothing half done. The new lock is added
+/// before the replaced ones are removed: a death in between leaves too much locked, never too
+/// little.
 fn replace(
     bucket: &Bucket<'_>,
     records: &[Record],
@@ -284,7 +283,7 @@ fn replace(
     let splits = |old: &&&Record| {
         !same_kind(old) && old.lock.range.start < range.start && old.lock.range.end > range.end
     };
-    // At most one: an owner's locks don't overlap.
+    // There is at most one, because an owner's locks don't overlap.
     let split = mine.iter().find(splits);
     let for_new = wanted.map(|_| bucket.claim()).transpose()?;
     let for_rest = match split.map(|_| bucket.claim_for_rest()).transpose() {
@@ -328,8 +327,8 @@ fn replace(
     Ok(())
 }
 
-/// Takes a range out of a record; of what is left on both sides, the right one stands elsewhere by
-/// now.
+/// Removes a range from a record. If parts on both sides stay, the right one is in another record
+/// already.
 fn cut(bucket: &Bucket<'_>, old: &Record, range: LockRange) {
     let was = old.lock.range;
     if was.start < range.start {
@@ -343,7 +342,7 @@ fn cut(bucket: &Bucket<'_>, old: &Record, range: LockRange) {
     }
 }
 
-/// A wait, told to others while it lasts.
+/// A wait that others can see.
 struct Waiting<'a> {
     pool: &'a Pool,
     request: &'a Request,

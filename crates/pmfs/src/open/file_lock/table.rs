@@ -1,9 +1,8 @@
 //! Records of file locks, in chains by the inode's hash.
 //!
-//! A bucket's chain changes under its owner word, and each change of it is one store, so a kill
-//! leaves a chain that can be walked. A record's state word names the slot whose death ends it: one
-//! that was taken and not linked, or unlinked and not freed, is found by that (see
-//! [`Pool::drop_file_locks`]).
+//! A bucket's chain changes under its owner word, each time by one store, so a kill leaves a chain
+//! that can be walked. A record's state word names the slot whose end ends it, by which records are
+//! found that were taken and not linked, or unlinked and not freed ([`Pool::drop_file_locks`]).
 
 use super::Owner;
 use crate::pool::Pool;
@@ -21,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 const STATE_MASK: u64 = 0xff;
 
-/// One of so many records is kept for the rests of locks.
+/// One record in this many is kept for the rests of locks.
 const KEPT_SHARE: u64 = 8;
 
 /// The contents of a record.
@@ -31,7 +30,7 @@ pub struct Lock {
     pub owner: Owner,
     pub kind: LockKind,
     pub range: LockRange,
-    /// Process id, for who asks.
+    /// The process id that others see.
     pub pid: u32,
 }
 
@@ -55,7 +54,7 @@ pub struct Record {
     line: Line,
     /// FILE_LOCK_*.
     pub state: u64,
-    /// The slot whose death ends it; `None`: it ends with an open file.
+    /// The slot whose end ends the lock; `None`: it ends with an open file.
     pub slot: Option<u64>,
     pub lock: Lock,
 }
@@ -74,7 +73,7 @@ fn state_word(state: u64, slot: Option<u64>) -> u64 {
     state | slot.map_or(0, |slot| slot + 1) << FILE_LOCK_SLOT_SHIFT
 }
 
-/// The line of record `index`, if there is one.
+/// The line of record `index`, if it exists.
 fn line(pool: &Pool, index: u64) -> Option<Line> {
     match index.checked_sub(pool.geometry.file_lock_count()) {
         None => Some(own_line(pool, index)),
@@ -98,7 +97,7 @@ fn lines(pool: &Pool) -> impl Iterator<Item = (u64, Line)> + '_ {
     own.chain(more.map(move |(number, line)| (count + number, line)))
 }
 
-/// Record `index` as it stands in its line.
+/// Record `index`, read from its line.
 pub(crate) fn record(pool: &Pool, index: u64, line: Line) -> Record {
     let [state, _, ino, start, end, mode, token, id] = pool.pm.read::<8>(line.off);
     Record {
@@ -139,7 +138,7 @@ fn bucket_of(pool: &Pool, ino: Ino) -> u64 {
     pool.geometry.file_lock_bucket(index)
 }
 
-/// A bucket, locked.
+/// A locked bucket.
 pub struct Bucket<'a> {
     pool: &'a Pool,
     off: u64,
@@ -147,7 +146,7 @@ pub struct Bucket<'a> {
 }
 
 impl<'a> Bucket<'a> {
-    /// Locks the bucket of an inode. It is a leaf among the locks: nothing else is taken under it.
+    /// Locks the bucket of an inode. It is a leaf of the lock order.
     pub fn of(pool: &'a Pool, ino: Ino) -> Bucket<'a> {
         let off = bucket_of(pool, ino);
         Bucket {
@@ -157,7 +156,7 @@ impl<'a> Bucket<'a> {
         }
     }
 
-    /// Returns whether a record is linked where it belongs.
+    /// Returns whether a record is linked into its chain.
     pub fn has(pool: &Pool, record: &Record) -> bool {
         let bucket = Bucket::of(pool, record.lock.ino);
         bucket
@@ -166,7 +165,7 @@ impl<'a> Bucket<'a> {
             .any(|found| found.index == record.index)
     }
 
-    /// Returns whether the bucket has no record, without its lock.
+    /// Returns whether the bucket is empty, without its lock.
     pub fn is_empty(pool: &Pool, ino: Ino) -> bool {
         pool.pm
             .load(FileLockBucketRaw::first.of(bucket_of(pool, ino)))
@@ -190,7 +189,7 @@ impl<'a> Bucket<'a> {
         found
     }
 
-    /// Claims a free record for this process: not linked yet.
+    /// Claims a free record for this process, without linking it.
     ///
     /// # Errors
     /// [`Error::NoLocks`].
@@ -199,8 +198,8 @@ impl<'a> Bucket<'a> {
         self.claim_among(count - count / KEPT_SHARE, Class::Ordinary)
     }
 
-    /// Claims a record like [`Bucket::claim`], for what is left of a lock of which a part is given
-    /// up: some records are kept for that.
+    /// Claims a record as [`Bucket::claim`] does, for the rest of a lock of which a part is
+    /// released: some records are kept for that.
     ///
     /// # Errors
     /// Those of [`Bucket::claim`].
@@ -209,7 +208,7 @@ impl<'a> Bucket<'a> {
         self.claim_among(count, Class::Privileged)
     }
 
-    /// From the first so many of the table's own, or from its annexes.
+    /// Claims one of the first `count` records of the table, or one of its annexes.
     fn claim_among(&self, count: u64, class: Class) -> Result<Claimed> {
         let pool = self.pool;
         pool.traces.locks.leave();
@@ -225,7 +224,7 @@ impl<'a> Bucket<'a> {
             pool.next_lock.store(number + 1, Ordering::Relaxed);
             take(all + number, line)
         };
-        // Buckets begin in different places.
+        // Buckets begin their search at different places.
         let start = self.off / 64 % count;
         let own = || {
             let mut all = (0..count).map(|step| (start + step) % count);
@@ -238,12 +237,12 @@ impl<'a> Bucket<'a> {
             .ok_or(Error::NoLocks)
     }
 
-    /// Gives a claimed record back.
+    /// Releases a claimed record.
     pub fn unclaim(&self, claimed: Claimed) {
         self.free(claimed.line);
     }
 
-    /// Nobody's from now on.
+    /// Frees a record's line.
     fn free(&self, line: Line) {
         const { assert!(FILE_LOCK_FREE == 0) };
         self.pool.free_in_table(line.off, line.annex);
@@ -315,7 +314,7 @@ impl<'a> Bucket<'a> {
         self.free(record.line);
     }
 
-    /// Names the slot whose death is to end a record from now on.
+    /// Sets the slot whose end ends a record.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn bequeath(&self, record: &Record, slot: u64) {
         let off = record.line.off;
@@ -326,8 +325,8 @@ impl<'a> Bucket<'a> {
             .store(FileLockRaw::state.of(off), word);
     }
 
-    /// Gives a record another owner from now on. The slot changes first: should this thread die in
-    /// between, the record ends with a successor that never began.
+    /// Sets a record's owner. The slot changes first: if this thread dies in between, the record
+    /// ends with a successor that never began.
     pub fn rename(&self, record: &Record, owner: Owner, slot: u64) {
         self.bequeath(record, slot);
         let off = record.line.off;
@@ -341,7 +340,7 @@ impl<'a> Bucket<'a> {
         self.pool.pm.load(FileLockBucketRaw::changes.of(self.off))
     }
 
-    /// Something was given up: who waits looks again.
+    /// Counts a change and wakes waiters.
     pub fn changed(&self, waiters: bool) {
         let runtime = self.pool.pm.runtime();
         runtime.store(FileLockBucketRaw::changes.of(self.off), self.changes() + 1);
@@ -351,21 +350,21 @@ impl<'a> Bucket<'a> {
     }
 }
 
-/// A record that is this process's to fill.
+/// A record that this process may fill.
 pub struct Claimed {
     index: u64,
     line: Line,
 }
 
-/// Sleeps until the inode's bucket has changed since `seen`; at most `timeout`. Returns whether a
-/// signal came.
+/// Sleeps until the inode's bucket has changed since `seen`, at most for `timeout`. Returns whether
+/// a signal came.
 pub(crate) fn sleep(pool: &Pool, ino: Ino, seen: u64, timeout: std::time::Duration) -> bool {
     let off = FileLockBucketRaw::changes.of(bucket_of(pool, ino));
     pool.pm.runtime().wait(off, seen as u32, timeout)
 }
 
 impl Pool {
-    /// Ends the locks and waits of a slot, as its holder is gone; those that its process has handed
+    /// Ends the locks and waits of a slot whose holder is gone. Those that its process has handed
     /// over go to the heir.
     pub(crate) fn drop_file_locks(&self, slot: u64) {
         let token = self.slot_token(slot);
@@ -395,7 +394,7 @@ impl Pool {
         }
     }
 
-    /// Does something with all that an owner has locked, each record under its bucket's lock.
+    /// Calls `body` for all locks of an owner, each record under its bucket's lock.
     pub(crate) fn for_each_lock_of(&self, owner: Owner, body: impl Fn(&Bucket<'_>, &Record)) {
         let is_its = |record: &Record| record.is_held() && record.lock.owner == owner;
         for found in records(self).filter(is_its) {
@@ -407,7 +406,7 @@ impl Pool {
         }
     }
 
-    /// The words that buckets are locked by.
+    /// The lock words of all buckets.
     pub fn file_lock_buckets(&self) -> impl Iterator<Item = u64> + '_ {
         (0..self.geometry.file_lock_bucket_count()).map(|at| self.geometry.file_lock_bucket(at))
     }

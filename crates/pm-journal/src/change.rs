@@ -3,20 +3,20 @@
 use crate::transaction::{Logged, Sealed, Transaction};
 use arrayvec::ArrayVec;
 
-/// Runs of neighbours, at most: every other one of eight words.
+/// The most runs of changing words: every other one of eight.
 const RUNS_MAX: usize = 4;
 
-/// Words as they are to be, of which those are logged that change ([`Transaction::change`]).
+/// New values of words, of which those that change are logged ([`Transaction::change`]).
 pub struct Change<const N: usize> {
     off: u64,
     new: [u64; N],
-    /// The logged ranges that differ, run by run.
+    /// The logged ranges that differ, one for each run.
     logged: ArrayVec<Logged, RUNS_MAX>,
 }
 
 impl Transaction<'_> {
-    /// Logs those of the words at `off` that differ in `new` from `old`, which is how they stand:
-    /// nothing else is to be stored.
+    /// Logs those of the words at `off` that differ between `old`, the present values, and `new`.
+    /// No other word is stored.
     #[inline]
     #[must_use]
     #[cfg_attr(feature = "record", track_caller)]
@@ -40,7 +40,7 @@ impl Transaction<'_> {
 }
 
 impl<const N: usize> Change<N> {
-    /// The words at `off` are to be `new`; nothing of it is logged.
+    /// A change of the words at `off` to `new`, without any log yet.
     #[inline]
     fn of(off: u64, new: [u64; N]) -> Change<N> {
         assert!(N <= 8, "words of one line");
@@ -51,13 +51,13 @@ impl<const N: usize> Change<N> {
         }
     }
 
-    /// A run of them is logged.
+    /// Adds a logged run.
     #[inline]
     fn push(&mut self, run: Logged) {
         self.logged.push(run);
     }
 
-    /// Stores what changes.
+    /// Stores the changed words.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn apply(&self, tx: &mut Sealed<'_>) {

@@ -1,18 +1,19 @@
-//! The commit checksum: a hash of the words that a transaction logged, with their new values.
-//! Recovery sees by it that the transaction is done.
+//! The commit checksum: a hash of the words that a transaction logged, with their new values. It
+//! shows recovery that the transaction is complete.
 //!
-//! NH, the universal hash of UMAC (Black et al., CRYPTO 1999, and RFC 4418), of 64-bit words: pairs
-//! of words, each plus its key, are multiplied and the products added. Two contents of the same
-//! words hash alike with a probability of 2^-64, and what a crash leaves is not chosen by anybody.
+//! The hash is NH, the universal hash of UMAC (Black et al., CRYPTO 1999, and RFC 4418), of 64-bit
+//! words: pairs of words, each plus its key, are multiplied and the products added. Two contents of
+//! the same words collide with a probability of 2^-64, and no adversary chooses the state after a
+//! crash.
 
 use pmfs_format::journal::{ENTRIES_MAX, ENTRY_DATA_BYTES};
 
-/// Words that a transaction logs at most.
+/// The most words that a transaction logs.
 const WORDS_MAX: usize = ENTRIES_MAX * (ENTRY_DATA_BYTES / 8) as usize;
 
 static KEYS: [u64; WORDS_MAX] = keys();
 
-/// SplitMix64 of 1, 2, 3 and so on.
+/// The keys: SplitMix64 of 1, 2, 3 and so on.
 const fn keys() -> [u64; WORDS_MAX] {
     let mut keys = [0; WORDS_MAX];
     let mut at = 0;
@@ -26,7 +27,7 @@ const fn keys() -> [u64; WORDS_MAX] {
     keys
 }
 
-/// A hash in the making.
+/// A hash under construction.
 #[derive(Default)]
 pub(crate) struct CommitChecksum {
     sum: u128,
@@ -36,7 +37,7 @@ pub(crate) struct CommitChecksum {
 }
 
 impl CommitChecksum {
-    /// The next word.
+    /// Adds the next word.
     #[inline]
     pub fn add(&mut self, word: u64) {
         let keyed = word.wrapping_add(KEYS[self.count]);
@@ -90,7 +91,7 @@ mod tests {
         assert_ne!(of(&[0]), of(&[]));
     }
 
-    /// The words are as many as a transaction can log.
+    /// Goal: there is a key for each word of the longest transaction.
     #[test]
     fn the_longest_transaction_has_keys() {
         of(&[7; WORDS_MAX]);

@@ -1,18 +1,17 @@
-//! Committed redo records: changes that are certain by their log and not closed
+//! Committed redo records: changes whose log is durable and not closed
 //! (docs/adr/0017-small-overwrites-wait-once.md).
 //!
-//! Once a log of new words is durable ([`crate::redo::Redo`]), its change is certain. The
-//! words are stored in place, and the call returns. Recovery stores the words of a lane's last
-//! transaction again if it is such a one. It does so for the one before it, too, if the last one
-//! was cut short: until the barrier of the last one the words of the one before need not be
-//! durable.
+//! Once a log of new words is durable ([`crate::redo::Redo`]), its change is certain. The words are
+//! stored in place, and the call returns. Recovery stores the words of a lane's last transaction
+//! again if it is such a record. If the last transaction was cut short, recovery does the same for
+//! the one before it: its words need not be durable until the barrier of the last one.
 //!
 //! - The next holder of the lane flushes the words, and makes them durable with its first barrier.
-//!   The call that stored them does not: the locks that it gives back would wait for the flush.
+//!   The call that stored them does not, because its locks would wait for the flush.
 //! - Before one of the words changes otherwise, the record is closed: its last entry becomes the
 //!   closing one. The locks that cover the words name it as a [`PendingCommit`], and the next
 //!   holder of such a lock takes the lane.
-//! - All lanes are closed so when the pool is left clean.
+//! - When the pool is left clean, all lanes are closed in this way.
 
 use crate::lane::Lane;
 use crate::log_entry::Header;
@@ -23,21 +22,21 @@ use pmem::thread::with;
 use pmfs_format::journal::{ENTRIES_MAX, KIND_COMMIT, KIND_REDO};
 
 /// The most entries of a committed redo record in a lane of `lane_entries`: recovery may need the
-/// last two logs whole while a third is being written, whatever it is.
+/// last two logs whole while a third one is being written.
 #[inline]
 pub(crate) fn entries_max(lane_entries: u64) -> u64 {
     (lane_entries - ENTRIES_MAX as u64 - 1) / 2
 }
 
-/// A key that tells the pool of a thread's last committed redo record.
+/// A key that identifies the pool of a thread's last committed redo record.
 #[inline]
 fn pool_key(store: &Store) -> u64 {
     let uuid = u128::from_le_bytes(store.superblock.uuid);
     (uuid ^ uuid >> 64) as u64 ^ store.pm.mapping().identity().ino.rotate_left(32)
 }
 
-/// Notes the ranges (offsets and bytes) that this thread has stored by its last record: it need not
-/// read its log when it goes on in the lane.
+/// Notes the ranges (offsets and bytes) that this thread's last record stored, so that the thread
+/// need not read its log when it continues in the lane.
 #[inline]
 pub(crate) fn note_own(store: &Store, pending: PendingCommit, ranges: [(u64, u64); 2]) {
     let [(first, first_bytes), (second, second_bytes)] = ranges;
@@ -73,7 +72,7 @@ pub(crate) fn close_at(waits: Waits<'_>, entry: u64) {
 }
 
 impl<'a> Lane<'a> {
-    /// Its last entry, if that ends a committed redo record that is not closed.
+    /// The last entry of the lane's committed redo record, if that is not closed.
     #[inline]
     fn committed_redo(&self) -> Option<u64> {
         let entry = self.last_entry()?;
@@ -82,15 +81,14 @@ impl<'a> Lane<'a> {
             .then_some(entry)
     }
 
-    /// Takes over a lane that was just claimed: flushes the words of its last committed redo
-    /// record. The pending commit that led here, whose entry is at `pending`, can then be
-    /// completed.
+    /// Takes over a lane that was just claimed, and flushes the words of its last committed redo
+    /// record. The pending commit at `pending` that led here can then be completed.
     #[inline(always)]
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn take_over(&self, pending: Option<u64>) {
         if let Some(ranges) = self.own() {
-            // The common case. The log was flushed, and is slow to read where a flush takes it out
-            // of the cache.
+            // This is the common case. The log was flushed, and is slow to read where a flush
+            // evicts it.
             for (off, bytes) in ranges {
                 if bytes > 0 {
                     Restore::new(&self.share().pm).flush(off, bytes);
@@ -115,14 +113,14 @@ impl<'a> Lane<'a> {
         if header.is_last_of_new() {
             return pm.hold_redo_lane();
         }
-        // The lane has gone on, or another call has closed the record and not waited for that.
+        // The lane has continued, or another call has closed the record without waiting.
         pm.drop_if_complete(|_| true);
         if header.kind() == KIND_COMMIT {
             pm.defer(entry);
         }
     }
 
-    /// The ranges that the last committed redo record stored in place, if this thread wrote it.
+    /// The ranges that the lane's last committed redo record stored, if this thread wrote it.
     #[inline(always)]
     fn own(&self) -> Option<[(u64, u64); 2]> {
         let [key, word] = with(|thread| [0, 1].map(|at: usize| thread.redo_ranges[at].get()));
@@ -131,7 +129,7 @@ impl<'a> Lane<'a> {
         own.then(committed_redo_ranges)
     }
 
-    /// Flushes the words in place of its last committed redo record.
+    /// Flushes the words in place of the lane's last committed redo record.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn flush_committed_redo(&self) {
         let Some(last) = self.committed_redo() else {
@@ -151,7 +149,7 @@ impl<'a> Lane<'a> {
     }
 
     /// Closes the committed redo records of all lanes, and flushes the closing entries of the other
-    /// lanes: durable with the next fence. The caller has the pool to itself.
+    /// lanes; durable with the next fence. The caller has the pool to itself.
     pub fn close_all(waits: impl Into<Waits<'a>>) {
         let waits = waits.into();
         let share = waits.share;

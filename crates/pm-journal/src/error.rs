@@ -1,16 +1,17 @@
-//! One error per cause. `errno()` is the only place where a cause becomes a number.
+//! The engine's error, one variant for each cause. `errno()` is the only place that turns a cause
+//! into a number.
 
 use crate::types::PagesInTheWay;
 use rustix::io::Errno;
 use std::borrow::Cow;
 use thiserror::Error;
 
-/// The answer of an engine call.
+/// The result of an engine call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The reason why a call could not be done. It is as large as two words, with an answer of one too:
-/// so every call of the engine's answers in registers. The rest that is to be said stands in a box;
-/// by then nobody is in a hurry.
+/// The cause of a failed call. The error takes two words, and so does a result with it, so that
+/// every call of the engine returns in registers. Details are in a box, whose cost does not matter
+/// by then.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -35,7 +36,7 @@ pub enum Error {
     /// Symbolic links that lead to each other.
     #[error("too many symbolic links")]
     Loop,
-    /// More than 255 bytes.
+    /// The name is longer than 255 bytes.
     #[error("name too long (255 bytes at most)")]
     NameTooLong,
     /// An argument that has no meaning here.
@@ -50,7 +51,7 @@ pub enum Error {
     /// Refused on this inode to every caller.
     #[error("permission denied: {0}")]
     Denied(Reason),
-    /// rename of "." or "..".
+    /// The name is "." or ".." (rename).
     #[error("the name is in use by the system")]
     Busy,
     /// Beyond the largest file, 2^48 bytes.
@@ -62,7 +63,7 @@ pub enum Error {
     /// Every inode is in use.
     #[error("no free inode in the pool")]
     NoInodes,
-    /// Link count at its limit.
+    /// The link count is at its limit.
     #[error("too many links")]
     TooManyLinks,
     /// No such extended attribute.
@@ -98,16 +99,16 @@ pub enum Error {
         "{slots} processes have the pool open, and there is room for no more; close one, or go through a mount"
     )]
     TooManyProcesses {
-        /// The number that there is room for.
+        /// The count of slots.
         slots: u64,
     },
     /// A file lock of another owner is in the way.
     #[error("the file is locked by another")]
     WouldBlock,
-    /// A wait was ended by a signal.
+    /// A signal ended the wait.
     #[error("interrupted")]
     Interrupted,
-    /// The holder that the call would wait for waits for the caller.
+    /// The wait would be a deadlock: the holder waits for the caller.
     #[error("waiting for that lock would never end")]
     Deadlock,
     /// The table of file locks is full.
@@ -118,7 +119,7 @@ pub enum Error {
         "this process was forked from the one that opened the pool; open it again in the child"
     )]
     Forked,
-    /// Somebody has, or may have, the pool open by another name.
+    /// Another process has, or may have, the pool open by another name.
     #[error(
         "the pool is or was in use under another name (another device node, or it is a copy of one in use); \
          open it by that name, or run pmfs fsck on it if nobody has it open"
@@ -149,7 +150,7 @@ pub enum Error {
         /// The place, in bytes from the pool's start.
         offset: u64,
     },
-    /// A buffer of the caller's can't be reached.
+    /// A buffer of the caller can't be accessed.
     #[error("bad address")]
     BadAddress,
     /// The instance was declared dead by another one and may not go on.
@@ -175,7 +176,7 @@ pub enum Error {
         /// The holder, or 0 if it could not be told.
         pid: u32,
     },
-    /// The pool is too small, or a geometry can't be had.
+    /// The pool is too small, or its geometry is impossible.
     #[error("bad geometry: {0}")]
     Geometry(Box<Cow<'static, str>>),
     /// A system call on a file, the pool's or another, failed.
@@ -211,7 +212,7 @@ pub struct Damage {
 pub struct FileError {
     /// The step that failed.
     pub what: &'static str,
-    /// The system's word.
+    /// The kernel's error.
     pub source: std::io::Error,
 }
 
@@ -289,7 +290,7 @@ impl Error {
         Error::PagesElsewhere(Box::new(pages))
     }
 
-    /// Returns whether something has run out that the end of another process may give back.
+    /// Returns whether a resource has run out that the end of another process may give back.
     pub fn is_shortage(&self) -> bool {
         matches!(
             self,
@@ -297,7 +298,7 @@ impl Error {
         )
     }
 
-    /// The number that a system call would give.
+    /// The errno of a system call that fails for this cause.
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {
@@ -343,7 +344,7 @@ impl Error {
     }
 }
 
-/// The number that a system call gave, of those that made the error.
+/// The errno of a system call among the sources of the error.
 fn said_by_the_kernel(error: &(dyn std::error::Error + 'static)) -> Errno {
     let mut cause = Some(error);
     while let Some(error) = cause {

@@ -1,4 +1,4 @@
-//! Lanes: a transaction logs there, and the layer above records its coming changes of the bitmaps.
+//! Lanes: a call's transactions log there, and the layer above records its intents there.
 
 use crate::medium::store::{Share, Waits};
 use crate::scan::{Scan, scan};
@@ -7,7 +7,7 @@ use pmfs_format::runtime::OWNER_THREAD_MASK;
 use pmshare::holder::thread_tag;
 use pmshare::owner;
 
-/// The lane that this thread used last; more than any pool has if it used none.
+/// The lane that this thread used last; above all lanes of any pool if it used none.
 fn hint() -> u64 {
     pmem::thread::with(|thread| thread.lane.get()).wrapping_sub(1)
 }
@@ -16,13 +16,13 @@ fn set_hint(index: u64) {
     pmem::thread::with(|thread| thread.lane.set(index + 1));
 }
 
-/// Makes this thread prefer a lane, so that a recorded run can be had again.
+/// Makes this thread prefer a lane, so that a recorded run can be repeated.
 #[cfg(feature = "record")]
 pub fn prefer_lane(index: u64) {
     set_hint(index);
 }
 
-/// A lane that this thread has to itself until it drops it.
+/// A lane that this thread owns until it drops it.
 pub struct Lane<'a> {
     waits: Waits<'a>,
     line: u64,
@@ -31,8 +31,8 @@ pub struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// Claims a lane: that of the committed redo record that a lock of the thread names, else a
-    /// free one.
+    /// Claims a lane: that of the committed redo record that a lock of the thread names, otherwise
+    /// a free one.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn claim(waits: Waits<'a>) -> Lane<'a> {
@@ -45,7 +45,8 @@ impl<'a> Lane<'a> {
         lane
     }
 
-    /// Claims the lane that has this line of the journal, and goes on preferring its own.
+    /// Claims the lane that contains this line of the journal, without changing the thread's
+    /// preferred lane.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn claim_of(waits: Waits<'a>, entry: u64) -> Lane<'a> {
@@ -57,26 +58,26 @@ impl<'a> Lane<'a> {
         Lane::at(waits, index)
     }
 
-    /// Others may have it.
+    /// Releases the lane.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn release(&self) {
         owner::release(&self.waits, LaneRaw::owner.of(self.line));
     }
 
-    /// The attachment that has it.
+    /// The attachment that owns the lane.
     #[inline]
     pub fn share(&self) -> &'a Share {
         self.waits.share
     }
 
-    /// The place and the rescue with which its calls wait.
+    /// The context with which the lane's calls wait.
     #[inline]
     pub fn waits(&self) -> Waits<'a> {
         self.waits
     }
 
-    /// The thread's last lane if it can be had.
+    /// Claims the thread's last lane, or another one.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     fn claim_any(waits: Waits<'a>) -> Lane<'a> {
@@ -106,7 +107,7 @@ impl<'a> Lane<'a> {
         Lane::at(waits, index)
     }
 
-    /// Claims lane `index`, if nobody has it.
+    /// Claims lane `index` if it is free.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn try_claim(waits: Waits<'a>, index: u64) -> Option<Lane<'a>> {
@@ -145,7 +146,7 @@ impl<'a> Lane<'a> {
         id
     }
 
-    /// Takes the place of the next entry, and returns its offset.
+    /// Reserves the next entry and returns its offset.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn next_entry(&self) -> u64 {
@@ -160,7 +161,7 @@ impl<'a> Lane<'a> {
         self.waits.pm.runtime().load(LaneRaw::head.of(self.line))
     }
 
-    /// The entries before this number are written.
+    /// Sets the number of the next entry: those before it are written.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_head(&self, head: u64) {
@@ -180,9 +181,8 @@ impl<'a> Lane<'a> {
         (entry - self.waits.geometry.journal) / 64
     }
 
-    /// Drops a pending commit of this lane itself, which the entries just written complete: they
-    /// show that the transaction before theirs is done, and the barrier after them makes its words
-    /// durable.
+    /// Drops a pending commit of this lane. The entries just written complete it: they show that
+    /// the transaction before theirs is done, and the barrier after them makes its words durable.
     #[inline]
     pub fn complete_by_entries(&self) {
         let log = self.log..self.log + self.waits.geometry.lane_bytes;
@@ -202,8 +202,8 @@ impl<'a> Lane<'a> {
         self.clear_intents();
     }
 
-    /// Resets like [`Lane::reset`], but the intents are still to be resolved. An id that the dead
-    /// thread had drawn and not written may be above the log's.
+    /// Sets the counters as [`Lane::reset`] does, and keeps the intents, which are not resolved
+    /// yet. An id that the dead thread drew and did not write may be above those of the log.
     pub fn reset_ids(&self, last_id: u64, head: u64) {
         let runtime = self.waits.pm.runtime();
         let drawn = runtime.load(LaneRaw::last_id.of(self.line));
@@ -223,7 +223,7 @@ impl<'a> Lane<'a> {
         self.intents
     }
 
-    /// Intent records that may stand at a time: all but the spare's.
+    /// The count of intent records, without the spare block's.
     #[inline]
     pub fn records(&self) -> u64 {
         self.waits.geometry.intents_per_lane - 1
@@ -250,7 +250,7 @@ impl<'a> Lane<'a> {
         scan(&self.waits.pm, log, entries)
     }
 
-    /// The journal's part of this lane: first byte and number of entries.
+    /// The lane's part of the journal: first byte and count of entries.
     #[inline]
     pub fn log(&self) -> (u64, u64) {
         (self.log, self.waits.geometry.lane_entries())

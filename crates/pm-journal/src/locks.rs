@@ -1,8 +1,8 @@
-//! The lock table: one line {owner, sequence} for every inode whose keyed hash falls on it
+//! The lock table: one line {owner, sequence} for all inodes whose keyed hash falls on it
 //! (docs/adr/0028-lock-table.md).
 //!
 //! Writers hold the line's owner word; its sequence is odd while they change words that readers may
-//! see. Readers take nothing: they read the sequence, read, and read the sequence again.
+//! see. Readers take no lock: they read the sequence, the words, and the sequence again.
 
 use crate::committed_redo;
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ use pmshare::member::Began;
 use pmshare::owner;
 use std::cell::Cell;
 
-/// Inodes that one call may lock: two directories and two files.
+/// The most inodes that a call locks: two directories and two files.
 const LOCKS_MAX: usize = 4;
 /// Optimistic tries before a reader takes the lock.
 const READ_TRIES: u32 = 8;
@@ -29,15 +29,15 @@ pub struct LockSet<'a> {
     lines: [u64; LOCKS_MAX],
     count: usize,
     changing: Cell<bool>,
-    /// The locks named pending commits, which this call has to complete.
+    /// Whether the locks named pending commits, which this call has to complete.
     adopted: Cell<bool>,
-    /// Nothing is stored below them: pending commits are left as they are.
+    /// Whether the call only reads under the locks: pending commits are then left as they are.
     reads: bool,
     began: Began,
 }
 
 impl<'a> LockSet<'a> {
-    /// Locks the inodes; waits as long as it takes.
+    /// Locks the inodes, however long that takes.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn take(waits: impl Into<Waits<'a>>, inos: &[Ino]) -> LockSet<'a> {
@@ -76,8 +76,8 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// Locks one inode more, unless another holder has its line: it is out of order, so that no
-    /// call may wait for it.
+    /// Locks one more inode, unless its line is held: it is out of order, so the call must not wait
+    /// for it.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn try_add(&mut self, ino: Ino) -> bool {
@@ -92,7 +92,7 @@ impl<'a> LockSet<'a> {
         if pending
             .is_some_and(|pending| pending.is_redo() && !pending.is_complete(self.waits.share))
         {
-            // Another lane would have to complete that, and this call has one already.
+            // Another lane would have to complete the commit, and this call has a lane already.
             owner::release(self.waits.share, line);
             return false;
         }
@@ -125,7 +125,7 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// Makes the pending commits that these locks named durable, for a call that has no lane.
+    /// Makes the pending commits of these locks durable, for a call without a lane.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn drain(&self) {
@@ -135,7 +135,7 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// Closes a committed redo record, which takes its lane.
+    /// Closes a committed redo record, in its lane.
     #[cold]
     #[cfg_attr(feature = "record", track_caller)]
     fn drain_in_lane(&self) {
@@ -155,9 +155,8 @@ impl<'a> LockSet<'a> {
         self.leave_pending(tx.commit_by_checksum());
     }
 
-    /// Changes bytes in place by a log of the new ones, which is durable on return. Otherwise as
-    /// [`LockSet::commit`]. `behind` makes the stores that belong to the change and that no log
-    /// covers.
+    /// Changes bytes in place by a log of the new ones, which is durable on return; in the rest as
+    /// [`LockSet::commit`]. `behind` makes the stores of the change that no log covers.
     ///
     /// # Errors
     /// [`crate::Error::Medium`] of the bytes that are to change; nothing is changed then.
@@ -194,7 +193,7 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// Clears the pending commits of these locks, which are complete.
+    /// Clears the completed pending commits of these locks.
     #[cold]
     #[cfg_attr(feature = "record", track_caller)]
     fn clear_pending(&self) {
@@ -207,14 +206,14 @@ impl<'a> LockSet<'a> {
         }
     }
 
-    /// The line of the only inode, or one of several.
+    /// The line of the only inode, or of one of several.
     #[inline]
     pub fn first(&self) -> u64 {
         self.lines[0]
     }
 
-    /// Tells readers that the words that these locks cover are about to change: they retry until
-    /// the locks are released. To be called before the first in-place store.
+    /// Makes readers of the covered words retry until the locks are released. The call comes before
+    /// the first store in place.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn change(&self) {
@@ -239,7 +238,7 @@ impl<'a> LockSet<'a> {
 impl Drop for LockSet<'_> {
     #[inline]
     fn drop(&mut self) {
-        // The locks still name the pending commits that they had or got by this call.
+        // The locks still name the pending commits that they had, or got from this call.
         let complete = !self.reads && !self.waits.share.pm.leave_pending();
         if self.waits.share.gives_up(self.began) {
             return;
@@ -256,8 +255,8 @@ impl Drop for LockSet<'_> {
     }
 }
 
-/// Makes the pending commit of an inode's line durable. A call does so before it writes a new inode
-/// in the place of one that is gone, as it does not hold the line. The calls that left that commit
+/// Makes the pending commit of an inode's line durable. A call that writes a new inode in the place
+/// of a freed one needs this, because it does not hold the line. The calls that left that commit
 /// had the line before the place became free.
 #[cfg_attr(feature = "record", track_caller)]
 pub fn drain_place(share: &Share, ino: Ino) {
@@ -281,8 +280,8 @@ pub fn line_of(share: &Share, ino: Ino) -> u64 {
     share.geometry.locks + (hash >> 32 & (share.geometry.lock_count - 1)) * LockRaw::SIZE
 }
 
-/// Reads without a lock: runs `body` until no writer came between, then gives its answer. After a
-/// few disturbed tries it takes the lock. `body` may see anything while a writer works, so its
+/// Reads without a lock: runs `body` until no writer came between, and returns its result. After a
+/// few disturbed tries it takes the lock. `body` may see any state while a writer works, so its
 /// errors count only if nothing changed.
 #[inline]
 pub fn read<'a, T>(
@@ -295,7 +294,7 @@ pub fn read<'a, T>(
     read_optimistically(waits.share, line, || read_lock(waits, ino), body).expect("a lock ends it")
 }
 
-/// Reads like [`read`], but gives up after those tries: for a `body` that may take locks itself.
+/// Reads as [`read`] does, and gives up after those tries, for a `body` that takes locks itself.
 #[inline]
 pub fn read_unlocked<'a, T>(
     waits: impl Into<Waits<'a>>,
@@ -306,7 +305,7 @@ pub fn read_unlocked<'a, T>(
     read_optimistically(share, line_of(share, ino), || None, body)
 }
 
-/// Reads like [`read`], and `body` is told the inode's line.
+/// Reads as [`read`] does, and passes the inode's line to `body`.
 #[inline(always)]
 pub fn read_line<'a, T>(
     waits: impl Into<Waits<'a>>,
@@ -319,7 +318,7 @@ pub fn read_line<'a, T>(
         .expect("a lock ends it")
 }
 
-/// One try at a read without a lock, for a reader that begins another one itself.
+/// One try at a read without a lock, for a reader that repeats it itself.
 pub struct Glimpse<'a> {
     share: &'a Share,
     /// The inode's line.
@@ -328,7 +327,7 @@ pub struct Glimpse<'a> {
 }
 
 impl<'a> Glimpse<'a> {
-    /// `None`: a writer is at work.
+    /// Begins a try; `None`: a writer is at work.
     #[inline(always)]
     pub fn begin(share: &'a Share, ino: Ino) -> Option<Glimpse<'a>> {
         let line = line_of(share, ino);
@@ -340,7 +339,7 @@ impl<'a> Glimpse<'a> {
         })
     }
 
-    /// Returns whether the words read since then are true: no writer came, and the medium has not
+    /// Returns whether the words read since then are valid: no writer came, and the medium has not
     /// failed. Little code may follow a copy here (see [`pmshare::counters::CountedRead`]).
     #[inline(always)]
     pub fn is_true(&self) -> bool {
@@ -350,8 +349,8 @@ impl<'a> Glimpse<'a> {
     }
 }
 
-/// The tries, and then a last one with what `lock` gives, if it does. One place runs `body`: so all
-/// of a read can be one function.
+/// Makes the tries, and then a last one under the lock that `lock` returns, if any. `body` is
+/// called in one place, so that a whole read can be one function.
 #[inline(always)]
 fn read_optimistically<'a, T>(
     share: &'a Share,
@@ -369,8 +368,8 @@ fn read_optimistically<'a, T>(
             std::hint::spin_loop();
             continue;
         }
-        // The answer and an error part here: errors are large, and moving one costs time even where
-        // there is none.
+        // Result and error are separated here: errors are large, and moving one costs time even
+        // where there is none.
         match body() {
             Ok(answer) => {
                 share.pm.acquire();

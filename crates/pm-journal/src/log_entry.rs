@@ -1,4 +1,4 @@
-//! One entry of the log: old words or new ones of some ranges, or where a range's old data was
+//! One entry of the log: old or new words of some ranges, or the place where a range's old data was
 //! saved.
 
 use crate::error::{Error, Result};
@@ -9,7 +9,7 @@ use pmfs_format::journal::{
     WORDS_SHIFT,
 };
 
-/// Words of an entry before its id: a range takes one for its header, and its own.
+/// Words of an entry before its id. A range takes one for its header, and its own.
 pub(crate) const WORDS: usize = 7;
 
 /// The first word of an entry, or of a further range in it.
@@ -17,7 +17,7 @@ pub(crate) const WORDS: usize = 7;
 pub struct Header(u64);
 
 impl Header {
-    /// An entry of this kind, of so many words from byte `off` on.
+    /// Creates the header of an entry of this kind, of `words` words from byte `off` on.
     #[inline]
     pub fn new(kind: u64, off: u64, words: u64, place: u64) -> Header {
         Header(
@@ -25,19 +25,19 @@ impl Header {
         )
     }
 
-    /// That of the entry at this offset.
+    /// Reads the header of the entry at this offset.
     #[inline]
     pub fn read(pm: &Pm, entry: u64) -> Header {
         Header(pm.load(entry))
     }
 
-    /// The word that stands in the entry.
+    /// The header's word in the entry.
     #[inline]
     pub fn word(self) -> u64 {
         self.0
     }
 
-    /// One of `pmfs_format::journal`.
+    /// The kind: a constant of `pmfs_format::journal`.
     #[inline]
     pub fn kind(self) -> u64 {
         self.0 >> KIND_SHIFT & 0xf
@@ -49,19 +49,19 @@ impl Header {
         self.0 >> PLACE_SHIFT
     }
 
-    /// Returns whether it has new words and is the last entry of its transaction.
+    /// Returns whether the entry has new words and is the last one of its transaction.
     #[inline]
     pub fn is_last_of_new(self) -> bool {
         self.kind() == KIND_REDO && self.0 & ENTRY_LAST != 0
     }
 
-    /// Address and number of words of the range that it begins.
+    /// Address and count of words of the range.
     #[inline]
     pub fn range(self) -> (u64, u64) {
         (self.0 & ADDRESS_MASK, self.0 >> WORDS_SHIFT & 7)
     }
 
-    /// The words of that range, by their offsets; none of KIND_DATA.
+    /// The offsets of the range's words; none for KIND_DATA.
     #[inline]
     pub fn words(self) -> impl Iterator<Item = u64> {
         let (off, words) = self.range();
@@ -69,7 +69,7 @@ impl Header {
     }
 }
 
-/// An entry that speaks of the pool: runtime area and journal are no part of it.
+/// A valid entry, whose ranges lie in the pool outside of the runtime area and the journal.
 pub struct LogEntry {
     line: [u64; 8],
 }
@@ -78,7 +78,7 @@ impl LogEntry {
     /// Reads the entry at `entry`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if it can't be right.
+    /// [`Error::Corrupt`] if it is invalid.
     #[inline]
     pub fn read(store: &Store, entry: u64) -> Result<LogEntry> {
         let read = LogEntry::parse(store.pm.read::<8>(entry));
@@ -96,7 +96,7 @@ impl LogEntry {
         read.ok_or_else(|| Error::corrupt("journal entry", entry))
     }
 
-    /// `None`: its ranges don't fit it, or it has none. Nothing is said of where these lie.
+    /// Parses a line; `None`: its ranges don't fit, or it has none. Their places are not checked.
     pub fn parse(line: [u64; 8]) -> Option<LogEntry> {
         let mut at = 0;
         let several = match Header(line[0]).kind() {
@@ -115,7 +115,7 @@ impl LogEntry {
         Some(LogEntry { line })
     }
 
-    /// Its ranges, each with the words that it has of it; none of saved data.
+    /// The ranges, each with its words; none for saved data.
     pub fn ranges(&self) -> impl Iterator<Item = (u64, &[u64])> {
         let kind = Header(self.line[0]).kind();
         let several = kind == KIND_UNDOS && !planted!("bug-second-range-forgotten");
@@ -137,14 +137,14 @@ impl LogEntry {
         })
     }
 
-    /// The offset and bytes of a range whose old data was saved, and the place of the saved copy.
+    /// Offset and bytes of a range whose old data was saved, and the place of the copy.
     pub fn saved(&self) -> Option<(u64, u64, u64)> {
         let header = Header(self.line[0]);
         let (off, _) = header.range();
         (header.kind() == KIND_DATA).then_some((off, self.line[2], self.line[1]))
     }
 
-    /// Stores what it holds, old words or new ones, where it says.
+    /// Stores the entry's words, old or new, at their places.
     ///
     /// # Errors
     /// [`Error::Medium`]
@@ -188,11 +188,11 @@ mod tests {
         let three = [first, 1, second, 2, 3, last, 4, 9];
         let (_, rest) = ranges(three).map(|mut all| (all.remove(0), all)).unwrap();
         assert_eq!(rest, [(8192, vec![2, 3]), (64, vec![4])]);
-        // The id is no word of a range.
+        // The id is not a word of a range.
         assert_eq!(ranges([first, 1, second, 2, 3, third, 4, 9]), None);
     }
 
-    /// Zeros are words, too.
+    /// Goal: a range ends where its header says. Words of 0 are words too.
     #[test]
     fn one_range_ends_where_it_says() {
         let one = |words| [header(KIND_UNDO, 4096, words), 0, 0, 5, 5, 5, 5, 9];

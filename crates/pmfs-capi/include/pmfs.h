@@ -1,15 +1,19 @@
 /*
  * libpmfs: a PMFS pool from C, without a mount and without system calls.
  *
- * Functions answer as their namesakes of POSIX: 0 or a count, or -1 with errno set; pmfs_error()
- * has the cause in words. Paths are those inside the pool, from its root, with or without a slash
- * in front. Every call is atomic, and durable when it returns: there is no fsync. A process that
- * may open the pool may do everything in it: permissions are kept, not enforced. Modes are taken
- * as they are given: there is no umask.
+ * Functions return what the POSIX functions of the same names do: 0, a handle or a count of bytes
+ * on success, or -1 with errno set. pmfs_error() then gives the cause in words. The errno values
+ * are those of POSIX. EIO means that the medium failed, that the pool is damaged, or that other
+ * processes have declared this one dead.
  *
- * A pool may be used by any number of threads, processes and mounts at once. After fork the child
- * goes on with the pool and its open files; do not fork while another thread opens or closes. A
- * process that is killed harms nobody.
+ * Paths start at the pool's root, with or without a leading slash. Offsets and sizes are in bytes.
+ * Every call is atomic, and durable when it returns: there is no fsync. Permissions are stored but
+ * not enforced: a process that may open the pool may do everything in it. Modes are stored as
+ * given: there is no umask.
+ *
+ * Any number of threads, processes and mounts may use a pool at once. After fork, the child may
+ * use the pool and the open files; no other thread may open or close files during the fork. A
+ * killed process harms no other.
  */
 #ifndef PMFS_H
 #define PMFS_H
@@ -26,46 +30,46 @@
 extern "C" {
 #endif
 
-/* A pool that this process has open. */
+/* A pool that this process has opened. */
 typedef struct pmfs pmfs_t;
 /* A directory that is being read. */
 typedef struct pmfs_dir pmfs_dir_t;
-/* A part of a file, at an address. */
+/* A mapped part of a file. */
 typedef struct pmfs_map pmfs_map_t;
 
-/* pmfs_open_pool: writes may tear in a crash, as on ext4; faster for who has a log of his own. */
+/* pmfs_open_pool: a crash may tear writes, as on ext4. Faster, for programs with their own log. */
 #define PMFS_ORDERED 1
 /* pmfs_open_pool: refuse changes. */
 #define PMFS_READ_ONLY 2
-/* pmfs_open_pool: fail if anybody has the pool open, and let nobody in. */
+/* pmfs_open_pool: fail with EBUSY if another process has the pool open; keep others out. */
 #define PMFS_EXCLUSIVE 4
-/* pmfs_make_pool: overwrite what is there. */
+/* pmfs_make_pool: overwrite an existing file's content. */
 #define PMFS_FORCE 8
 
-/* pmfs_map: to be read alone. */
+/* pmfs_map: for loads alone. */
 #define PMFS_MAP_READ 0
-/* pmfs_map: all see what is stored at once; it is durable once pmfs_map_sync has returned. */
+/* pmfs_map: others see stores at once; they are durable once pmfs_map_sync has returned. */
 #define PMFS_MAP_SHARED 1
-/* pmfs_map: nobody sees what is stored until pmfs_map_sync, which is all or nothing:
- * after a crash the file is as of one of them. No other process maps the file
- * meanwhile, and this one each part of it once. */
+/* pmfs_map: others see no store until pmfs_map_sync, which is all or nothing: after a crash the
+ * file has the state of one sync. Meanwhile no other process can map the file, and this one can
+ * map each part of it once. */
 #define PMFS_MAP_ATOMIC 2
 
 /* The inode of the root directory. */
 #define PMFS_ROOT 2
 
-/* The cause of this thread's last failure, with a way out. Good until its next call. */
+/* The cause of this thread's last failure, and the remedy. Valid until the thread's next call. */
 const char *pmfs_error(void);
 
-/* Makes a pool of so many bytes. */
+/* Makes a pool of `size` bytes. `flags` is 0 or PMFS_FORCE. Returns 0 or -1. */
 int pmfs_make_pool(const char *file, uint64_t size, int flags);
-/* Opens a pool; NULL if it can't be. */
+/* Opens a pool, with PMFS_ flags or 0. Returns NULL with errno set if that fails. */
 pmfs_t *pmfs_open_pool(const char *file, int flags);
-/* Closes it, and all handles. Close directories that are being read, and unmap, before;
- * nothing may use the pool any more. */
+/* Closes the pool and all handles. Directories and maps must be closed before, and no other
+ * thread may use the pool. */
 int pmfs_close_pool(pmfs_t *pool);
 
-/* By path. */
+/* By path. pmfs_open returns a handle of the pool, which is no descriptor of the kernel. */
 int pmfs_open(pmfs_t *pool, const char *path, int flags, mode_t mode);
 int pmfs_stat(pmfs_t *pool, const char *path, struct stat *into);
 int pmfs_lstat(pmfs_t *pool, const char *path, struct stat *into);
@@ -88,35 +92,38 @@ ssize_t pmfs_listxattr(pmfs_t *pool, const char *path, char *into, size_t size);
 int pmfs_removexattr(pmfs_t *pool, const char *path, const char *name);
 int pmfs_statvfs(pmfs_t *pool, struct statvfs *into);
 
-/* By handle: what pmfs_open gave. Handles are the pool's, not descriptors of the kernel. */
+/* By handle, as pmfs_open, pmfs_dup and pmfs_iopen return it. */
 int pmfs_close(pmfs_t *pool, int handle);
 int pmfs_dup(pmfs_t *pool, int handle);
 ssize_t pmfs_read(pmfs_t *pool, int handle, void *into, size_t size);
 ssize_t pmfs_write(pmfs_t *pool, int handle, const void *from, size_t size);
 ssize_t pmfs_pread(pmfs_t *pool, int handle, void *into, size_t size, off_t offset);
 ssize_t pmfs_pwrite(pmfs_t *pool, int handle, const void *from, size_t size, off_t offset);
-/* SEEK_SET, SEEK_CUR, SEEK_END, SEEK_DATA, SEEK_HOLE. */
+/* `whence`: SEEK_SET, SEEK_CUR, SEEK_END, SEEK_DATA or SEEK_HOLE. Returns the new offset. */
 off_t pmfs_lseek(pmfs_t *pool, int handle, off_t offset, int whence);
 int pmfs_fstat(pmfs_t *pool, int handle, struct stat *into);
 int pmfs_ftruncate(pmfs_t *pool, int handle, off_t size);
 int pmfs_fallocate(pmfs_t *pool, int handle, int mode, off_t offset, off_t size);
-/* LOCK_SH, LOCK_EX, LOCK_UN, with LOCK_NB: flock(2). */
+/* `operation` as in flock(2): LOCK_SH, LOCK_EX or LOCK_UN, each with or without LOCK_NB. */
 int pmfs_flock(pmfs_t *pool, int handle, int operation);
-/* F_GETLK, F_SETLK, F_SETLKW and their F_OFD_ kin: fcntl(2). l_whence has to be SEEK_SET. */
+/* `command` as in fcntl(2): F_GETLK, F_SETLK, F_SETLKW, F_OFD_GETLK, F_OFD_SETLK or
+ * F_OFD_SETLKW. l_whence must be SEEK_SET. */
 int pmfs_fcntl_lock(pmfs_t *pool, int handle, int command, struct flock *lock);
 
-/* Maps a part of a file, from the start of a block of 4 KiB on, not past the file's end: its
- * loads and stores reach the pool's memory. NULL if it can't be. The handle may be closed, and
- * the file made shorter: what is cut off reads as zeros. A child of fork does not have it. */
+/* Maps `size` bytes of a file at `at`, a multiple of 4096; the end is not past the file's end.
+ * Loads and stores reach the pool's memory. Returns NULL with errno set if that fails. The handle
+ * may be closed afterwards. If the file is truncated, the bytes cut off read as zeros. A forked
+ * child does not have the map. */
 pmfs_map_t *pmfs_map(pmfs_t *pool, int handle, off_t at, size_t size, int mode);
+/* The address of the first byte. */
 void *pmfs_map_address(pmfs_map_t *map);
-/* Makes what was stored durable. Of an atomic one nobody may store meanwhile. */
+/* Makes the stores durable. No thread may store to an atomic map meanwhile. */
 int pmfs_map_sync(pmfs_map_t *map);
-/* Syncs and unmaps it; where the first fails, it stays. */
+/* Syncs and unmaps. If the sync fails, the map stays. */
 int pmfs_unmap(pmfs_map_t *map);
 
-/* By inode: for who keeps track of files himself. */
-/* The inode of a name in a directory; 0 if there is none. */
+/* By inode, for programs that keep inode numbers. */
+/* The inode of a name in a directory; 0 with errno set if that fails. */
 uint64_t pmfs_lookup(pmfs_t *pool, uint64_t dir, const char *name);
 int pmfs_istat(pmfs_t *pool, uint64_t inode, struct stat *into);
 int pmfs_iopen(pmfs_t *pool, uint64_t inode, int flags);
@@ -124,15 +131,15 @@ int pmfs_iopen(pmfs_t *pool, uint64_t inode, int flags);
 /* Directories. */
 struct pmfs_dirent {
     uint64_t inode;
-    /* Where pmfs_seekdir goes on behind this entry. */
+    /* The position behind this entry, for pmfs_seekdir. */
     uint64_t cookie;
     /* DT_REG, DT_DIR, ... */
     unsigned char type;
-    /* Ends with a NUL. */
+    /* The name, ended by NUL. */
     char name[256];
 };
 pmfs_dir_t *pmfs_opendir(pmfs_t *pool, const char *path);
-/* 1: an entry; 0: no more; -1: failed. */
+/* Returns 1 for an entry, 0 at the end, -1 after a failure. */
 int pmfs_readdir(pmfs_dir_t *dir, struct pmfs_dirent *into);
 void pmfs_seekdir(pmfs_dir_t *dir, uint64_t cookie);
 int pmfs_closedir(pmfs_dir_t *dir);

@@ -1,5 +1,5 @@
-//! Attaching as a matter between processes: the attach lock, telling runs apart, taking a slot
-//! (docs/adr/0030-first-and-last.md).
+//! Attaching, as far as it concerns other processes: the attach lock, the distinction of runs, and
+//! taking a slot (docs/adr/0030-first-and-last.md).
 
 use crate::cleaning::Undone;
 use crate::error::{Error, Result};
@@ -21,8 +21,8 @@ const ATTACH_PATIENCE: Duration = Duration::from_secs(60);
 const NAP_FIRST: Duration = Duration::from_millis(1);
 /// Longest pause.
 const NAP_MAX: Duration = Duration::from_millis(64);
-/// Waits until no other process attaches or leaves. Many may wait: each asks less and less often,
-/// and not all at once.
+/// Waits until no other process attaches or leaves. Many may wait, so each probes less and less
+/// often, and not all at once.
 ///
 /// # Errors
 /// [`Error::Held`] if that takes too long.
@@ -30,7 +30,7 @@ pub fn attach_lock(path: &Path) -> Result<ByteLock> {
     attach_lock_by(&Prober::open(path)?)
 }
 
-/// Takes the lock as [`attach_lock`] does, for the pool that the prober asks about.
+/// Takes the lock as [`attach_lock`] does, for the prober's pool.
 ///
 /// # Errors
 /// Those of [`attach_lock`].
@@ -55,8 +55,8 @@ pub fn attach_lock_by(prober: &Prober) -> Result<ByteLock> {
 }
 
 impl<S: Shared> Share<S> {
-    /// The attach lock, for leaving: the program may have closed the prober's descriptor. `None`:
-    /// there is no file.
+    /// Takes the attach lock for leaving, when the program may have closed the prober's descriptor.
+    /// `None`: there is no file.
     ///
     /// # Errors
     /// Those of [`attach_lock`].
@@ -72,7 +72,7 @@ impl<S: Shared> Share<S> {
         locked.map(Some)
     }
 
-    /// The attach lock, for a process that takes a slot for a successor.
+    /// Takes the attach lock, for a process that takes a slot for a successor.
     ///
     /// # Errors
     /// Those of [`attach_lock`].
@@ -84,7 +84,7 @@ impl<S: Shared> Share<S> {
     }
 }
 
-/// Waits until nobody copies the pool: it was left by the one who was asked to stand still for it.
+/// Waits until no process copies the pool: the process that was asked to freeze it has left.
 pub fn wait_for_copier(prober: &Prober) -> Result<()> {
     let since = Instant::now();
     while is_frozen(prober) {
@@ -101,10 +101,11 @@ pub fn is_frozen(prober: &Prober) -> bool {
     matches!(prober.probe(BYTE_FREEZE), Ok(Probe::HeldBy(_)))
 }
 
-/// One time for which the words of a file are those of its processes.
+/// One time for which the words of a file belong to its processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The boot of the machine: others' locks are seen in the boot that they are held in.
+    /// The boot of the machine: locks of other processes are visible only in the boot in which they
+    /// are held.
     pub boot_id: [u8; 16],
     /// The file's device.
     pub dev: u64,
@@ -115,7 +116,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// The run that this process begins, or takes part in.
+    /// The run that this process begins or joins.
     #[must_use]
     pub fn of(file: Identity, layout: u64) -> Run {
         let Identity { dev, ino } = file;
@@ -145,8 +146,8 @@ fn read_boot_id() -> [u8; 16] {
     id
 }
 
-/// Takes a slot, if need be one that has become free by cleaning up after the dead, for which the
-/// last slot is kept.
+/// Takes a slot. If all are taken, it cleans up after dead processes, for which the last slot is
+/// reserved.
 pub fn occupy<S: Shared>(
     waits: Waits<'_, S>,
     path: Option<&Path>,
@@ -178,9 +179,9 @@ pub fn occupy<S: Shared>(
     Ok(undone)
 }
 
-/// Refuses a pool that others have, or may have, by means that don't meet ours: unlike builds,
-/// whose tables stand elsewhere; another device node, mount or container, through which locks are
-/// not the same (docs/adr/0025-life-of-a-process.md).
+/// Refuses a pool that others have, or may have, in a way whose locks don't meet ours: other
+/// builds, whose tables are elsewhere; another device node, mount or container
+/// (docs/adr/0025-life-of-a-process.md).
 pub fn keep_apart(last: &Run, ours: &Run, others: bool, adopt: bool) -> Result<()> {
     if others && last.layout != ours.layout {
         return Err(Error::UnlikeBuild {

@@ -5,26 +5,26 @@ use pmfs_format::runtime::OWNER_WAITERS;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The work for the dead that the layers above do: they know the calls that may have begun.
+/// The part of cleaning up that the layers above do, because they know the unfinished calls.
 pub trait Rescue<E>: Send + Sync {
-    /// Undoes or finishes what the dead were doing, and gives back their locks. It runs under the
-    /// recovery lock, takes locks of groups alone, and may be repeated.
+    /// Undoes or finishes the calls of the dead and releases their locks. It runs under the
+    /// recovery lock, takes group locks alone, and may be repeated.
     ///
     /// # Errors
-    /// Damage in what they left: their locks stay held.
+    /// Damage in the state that they left: their locks stay held.
     fn clean(&self, dead: &[Dead]) -> Result<Undone, E>;
 
-    /// Closes what a dead process held open, and lets its file locks go. The caller has the closing
-    /// lock and no other. Answers how many unlinked files went with it.
+    /// Closes the files that a dead process held open and releases its file locks. The caller has
+    /// the closing lock and no other. Returns the count of unlinked files that were freed.
     fn close(&self, slot: u64) -> u64;
 
-    /// Sets aside what this thread has left to do for the locks that it holds: it waits for another
-    /// one, and cleans up meanwhile. The word is for [`Rescue::resume`].
+    /// Sets aside the state that belongs to this thread's locks while it waits for another lock and
+    /// cleans up meanwhile. The result is for [`Rescue::resume`].
     fn set_aside(&self) -> u64 {
         0
     }
 
-    /// Takes up again what was set aside.
+    /// Restores the state that was set aside.
     fn resume(&self, _aside: u64) {}
 }
 
@@ -38,7 +38,7 @@ pub enum Dead {
 }
 
 impl Dead {
-    /// Returns whether an owner word is its.
+    /// Returns whether an owner word belongs to it.
     pub fn owns(self, owner: u64) -> bool {
         match self {
             Dead::Slot(slot) => slot_of(owner) == Some(slot),
@@ -54,13 +54,13 @@ pub struct Undone {
     pub transactions: u64,
     /// Entries of their logs.
     pub entries: u64,
-    /// Unlinked files that went.
+    /// Unlinked files that were freed.
     pub orphans: u64,
     /// Slots freed.
     pub slots: u64,
-    /// Calls that were cut short.
+    /// Unfinished calls.
     pub calls: u64,
-    /// Records of what they had begun.
+    /// Intent records of unfinished calls.
     pub intents: u64,
 }
 
@@ -76,11 +76,11 @@ impl Undone {
     }
 }
 
-/// The thread of this process that is cleaning up, under the recovery lock, and the dead that it
-/// cleans up after, whose locks it may take over.
+/// The thread of this process that is cleaning up, under the recovery lock, and the dead whose
+/// locks it may take over.
 #[derive(Debug, Default)]
 pub struct Cleaning {
-    /// The thread's tag; 0: nobody is.
+    /// The thread's tag; 0 if no thread is cleaning up.
     thread: AtomicU64,
     dead: Mutex<Vec<Dead>>,
 }
@@ -91,19 +91,19 @@ impl Cleaning {
         self.thread.load(Ordering::Relaxed) == thread_tag()
     }
 
-    /// The caller has the recovery lock.
+    /// Adds the dead; the caller has the recovery lock.
     pub(crate) fn add(&self, dead: &[Dead]) {
         self.list().extend(dead);
         self.thread.store(thread_tag(), Ordering::Relaxed);
     }
 
-    /// The cleaning is done.
+    /// Ends the cleaning.
     pub(crate) fn clear(&self) {
         self.thread.store(0, Ordering::Relaxed);
         self.list().clear();
     }
 
-    /// Returns whether an owner word is that of one of those who are cleaned up after.
+    /// Returns whether an owner word belongs to one of these dead.
     pub(crate) fn has(&self, owner: u64) -> bool {
         self.list().iter().any(|dead| dead.owns(owner))
     }

@@ -1,8 +1,8 @@
-//! Counters of a process's work on the pool, in its slot, for others to inspect
+//! Counters of a process's work on the pool, in its slot, where other processes can read them
 //! ([`crate::Process`]).
 //!
 //! The first thread that counts adds by plain stores, the others atomically: most programs have one
-//! thread that does the work, and an atomic addition to a word costs as much as a small read.
+//! working thread, and an atomic addition costs as much as a small read.
 
 use crate::counting::Counting;
 use crate::layout::Shared;
@@ -18,7 +18,7 @@ use std::time::Duration;
 pub struct Totals {
     /// Calls that read.
     pub reads: u64,
-    /// Calls that change something, whether or not they could.
+    /// Calls that change something, successful or not.
     pub changes: u64,
     /// Bytes of file data read.
     pub read_bytes: u64,
@@ -30,16 +30,16 @@ pub struct Totals {
     pub flushed_lines: u64,
     /// Bytes of undo log.
     pub logged_bytes: u64,
-    /// Waits for a lock, a lane or a group that somebody else had.
+    /// Waits for a lock, a lane or a group that another thread had.
     pub waits: u64,
-    /// Time spent in them, ns.
+    /// Time of these waits, ns.
     pub waited_ns: u64,
-    /// Dead processes that it cleaned up after.
+    /// Dead processes that this one cleaned up after.
     pub recoveries: u64,
 }
 
 impl Totals {
-    /// Words in a slot.
+    /// The count of words in a slot.
     pub const WORDS: usize = 10;
 
     /// The totals from a slot's words.
@@ -71,7 +71,7 @@ impl Totals {
     }
 }
 
-/// One of the totals: its place in the slot.
+/// One of the totals, as its place in the slot.
 #[derive(Clone, Copy)]
 pub enum Total {
     /// [`Totals::reads`].
@@ -96,12 +96,13 @@ pub enum Total {
     Recoveries = 9,
 }
 
-/// Reads counted in this process before the pool is told, where a store to the pool needs a window.
+/// Reads that are counted in this process before the pool's counters are updated, where a store to
+/// the pool needs a window.
 const READS_KEPT: u64 = 64;
 
-/// A read, as far as it is counted. It is before its bytes are copied: the processor looks some 300
-/// instructions ahead while it waits for them, and the fewer stand behind a copy, the more likely
-/// it comes upon the next call's.
+/// A counted read. It is counted before its bytes are copied: while the processor waits for them it
+/// looks some 300 instructions ahead, and the fewer instructions follow a copy, the more likely it
+/// reaches those of the next call.
 #[derive(Debug, Default)]
 pub struct CountedRead(Option<u64>);
 
@@ -113,7 +114,7 @@ impl CountedRead {
 }
 
 impl<S: Shared> Share<S> {
-    /// Counts a read of that many bytes, once.
+    /// Counts a read of as many bytes, once.
     #[inline(always)]
     pub fn count_ahead(&self, counted: &mut CountedRead, bytes: u64) {
         if counted.0.is_none() {
@@ -122,7 +123,7 @@ impl<S: Shared> Share<S> {
         }
     }
 
-    /// The read is done, or `None`: it could not be.
+    /// Corrects the count after the read; `None`: the read has failed.
     #[inline(always)]
     pub fn count_done(&self, counted: &CountedRead, bytes: Option<u64>) {
         if bytes.is_none() || bytes != counted.0 {
@@ -135,7 +136,8 @@ impl<S: Shared> Share<S> {
         let Some(before) = counted.0 else {
             return self.count_read(bytes);
         };
-        // Fewer is more, modulo 2^64; where it was added, so that nobody sees less than nothing.
+        // A negative difference wraps around. It is added where the first part was, so that no
+        // reader sees a negative total.
         let more = bytes.unwrap_or(0).wrapping_sub(before);
         if self.mem().protection() == Protection::None {
             self.count(Total::ReadBytes, more);
@@ -144,7 +146,7 @@ impl<S: Shared> Share<S> {
         }
     }
 
-    /// Adds to one of the totals.
+    /// Adds to a total.
     #[inline]
     pub fn count(&self, total: Total, more: u64) {
         self.count_all([(total, more)]);
@@ -152,14 +154,14 @@ impl<S: Shared> Share<S> {
 
     #[inline]
     fn count_all<const N: usize>(&self, counts: [(Total, u64); N]) {
-        // Otherwise the slot is another process's by now.
+        // Otherwise the slot may belong to another process by now.
         if self.alive().is_ok() {
             self.count_alive(counts);
         }
     }
 
-    /// Counts as [`Share::count_all`] does, in a call that has just seen that the process counts as
-    /// alive.
+    /// Counts as [`Share::count_all`] does, in a call that has just checked that the process is
+    /// attached.
     #[inline(always)]
     fn count_alive<const N: usize>(&self, counts: [(Total, u64); N]) {
         let counters = SlotRaw::reads.of(self.layout().slot(self.holder().slot));
@@ -169,7 +171,7 @@ impl<S: Shared> Share<S> {
         runtime.count::<{ Totals::WORDS }, N>(counters, counts, alone);
     }
 
-    /// Counts a call that reads, and what it read, bytes; `None` if it could not.
+    /// Counts a call that reads, and the bytes read; `None` if it failed.
     #[inline(always)]
     pub fn count_read(&self, bytes: Option<u64>) {
         let Some(bytes) = bytes else {
@@ -187,7 +189,7 @@ impl<S: Shared> Share<S> {
         }
     }
 
-    /// Tells the pool of the calls that are not told of yet.
+    /// Adds the reads that the pool's counters lack.
     #[cold]
     pub fn tell_reads(&self) {
         let (calls, bytes) = self.counting.take_reads();
@@ -202,7 +204,7 @@ impl<S: Shared> Share<S> {
         self.count_all([(Total::Reads, calls), (Total::ReadBytes, bytes)]);
     }
 
-    /// Counts a call that changes something, with what the medium was asked for since `before`.
+    /// Counts a call that changes something, with the requests to the medium since `before`.
     #[inline]
     pub fn count_change(&self, before: &Counters, written: u64) {
         let spent = counters::snapshot() - *before;

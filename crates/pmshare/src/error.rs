@@ -1,11 +1,11 @@
-//! Causes for which a process can't attach, or go on.
+//! The causes for which a process can't attach or continue.
 
 use thiserror::Error;
 
-/// The answer of a call that may fail.
+/// The result of a call that may fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// One cause each.
+/// The cause of a failure.
 #[derive(Debug, Error)]
 pub enum Error {
     /// Another process holds the file.
@@ -20,10 +20,10 @@ pub enum Error {
     /// The slot table is full.
     #[error("{slots} processes have it open, and there is room for no more")]
     TooManyProcesses {
-        /// How many there is room for.
+        /// The count of slots.
         slots: u64,
     },
-    /// A process with other places for the shared words has the file open.
+    /// A process with another layout of the shared words has the file open.
     #[error("open in a process of another version (layout {theirs})")]
     UnlikeBuild {
         /// The layout that they use.
@@ -41,7 +41,7 @@ pub enum Error {
     /// Changes are refused.
     #[error("read-only")]
     ReadOnly,
-    /// There is no file to hand on, or one process has it to itself.
+    /// There is no file to hand over, or a process has it exclusively.
     #[error("not supported: {0}")]
     NotSupported(&'static &'static str),
     /// The slot that was handed over exec is lost.

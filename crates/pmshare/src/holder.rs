@@ -1,4 +1,4 @@
-//! The holder of a lock, as its owner word names it: a slot and a thread of the slot's process
+//! The holder of a lock in an owner word: a slot, and a thread of the slot's process
 //! (docs/adr/0026-fork-exec-threads.md).
 
 use crate::threads;
@@ -7,21 +7,21 @@ use pmfs_format::runtime::{
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// More than any pool has (4,094).
+/// A number above the slots of any pool (4,094).
 pub(crate) const NO_SLOT: u64 = 0xffd;
 
-/// A slot's number, or one more.
+/// The field of a slot's number, plus one.
 const SLOT_MASK: u64 = 0xfff;
 
 /// The bits of an owner word that name the thread.
 pub const TAG_MASK: u64 = !(SLOT_MASK << OWNER_SLOT_SHIFT | OWNER_WAITERS);
 
-/// Counts the threads of this process that get a tag; those before a fork, too.
+/// The count of threads of this process, also before a fork, that got a tag.
 pub(crate) static THREADS: AtomicU64 = AtomicU64::new(1);
 
-/// This thread's tag, as it stands in owner words; never 0. No two that live have the same: it has
-/// the thread's number at the kernel. The count beside that tells it from one that is gone and had
-/// the number before. When the count begins anew, after 2^29 threads, they differ all the same.
+/// This thread's tag in owner words; never 0. No two living threads have the same: it has the
+/// kernel's number of the thread. The count beside it distinguishes a thread from an earlier one
+/// with the same number. When the count wraps around, after 2^29 threads, the numbers still differ.
 #[inline]
 pub fn thread_tag() -> u64 {
     let tag = pmem::thread::with(|thread| thread.tag.get());
@@ -31,7 +31,7 @@ pub fn thread_tag() -> u64 {
     }
 }
 
-/// The first look of a thread.
+/// Gives a thread its tag at the first call.
 #[cold]
 fn new_thread() -> u64 {
     let number = threads::own_number();
@@ -45,19 +45,18 @@ fn new_thread() -> u64 {
     tag
 }
 
-/// Bits of a count beside the thread's number; the rest stands behind the slot.
+/// Bits of the count beside the thread's number; the other bits stand behind the slot.
 const COUNT_LOW_BITS: u32 = OWNER_WAITERS.trailing_zeros() - OWNER_COUNT_SHIFT;
 
-/// A thread's number, and as much of a count as there is room for, where they stand in an owner
-/// word.
+/// A thread's number and as much of a count as fits, in the bits of an owner word.
 pub(crate) fn tag_of(number: u64, count: u64) -> u64 {
     let low = count & ((1 << COUNT_LOW_BITS) - 1);
     let high = count >> COUNT_LOW_BITS;
     number | low << OWNER_COUNT_SHIFT | high << OWNER_COUNT_HIGH_SHIFT
 }
 
-/// Says that this thread lives: in a process that may be a copy of another, where it has another
-/// number.
+/// Notes that this thread lives, in a process that may be a copy of another, where the thread has
+/// another number.
 pub fn this_thread_lives() {
     let tag = thread_tag();
     match tag & OWNER_THREAD_MASK == threads::own_number() {
@@ -66,7 +65,7 @@ pub fn this_thread_lives() {
     }
 }
 
-/// The holder of a slot; the slot is the half of an owner word that is the process's.
+/// The holder of a slot: the part of an owner word that stands for the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Its number.
@@ -89,15 +88,15 @@ impl Holder {
     }
 }
 
-/// The slot's bits in a holder that is packed into one word.
+/// The slot's bits in a holder packed into one word.
 const SLOT_BITS: u32 = SLOT_MASK.count_ones();
 
-/// The holder that this process is: set when it attaches, and again after fork.
+/// The holder of this process, set at attaching and again after a fork.
 #[derive(Debug)]
 pub struct AtomicHolder(AtomicU64);
 
 impl Default for AtomicHolder {
-    /// A process that is not attached has the slot of nobody.
+    /// A process that is not attached has no slot.
     fn default() -> AtomicHolder {
         AtomicHolder(AtomicU64::new(NO_SLOT))
     }
@@ -114,7 +113,7 @@ impl AtomicHolder {
         }
     }
 
-    /// Sets it.
+    /// Sets the holder of this process.
     pub fn store(&self, holder: Holder) {
         let word = holder.incarnation << SLOT_BITS | holder.slot;
         self.0.store(word, Ordering::Relaxed);

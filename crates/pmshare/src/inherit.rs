@@ -1,10 +1,10 @@
-//! Handing an attachment on: to a forked child, and to the program that a process becomes by exec
+//! Handing an attachment over, to a forked child and to the next program after exec
 //! (docs/adr/0026-fork-exec-threads.md).
 //!
-//! A slot's life is that of an address space, so a successor needs one of its own, taken before:
-//! with a reference to all that the old one has, and with locks kept by a descriptor, which both
-//! inherit. Should the successor die before it has moved in, that descriptor is gone, and the
-//! slot is cleaned up after like any other.
+//! A slot's life is that of an address space, so a successor needs a slot of its own, taken before:
+//! with a reference to all that the old slot has, and with locks kept by a descriptor, which both
+//! inherit. If the successor dies before it has moved in, that descriptor is gone, and the slot is
+//! cleaned up after like any other.
 
 use crate::error::{Error, Result};
 use crate::holder::{Holder, this_thread_lives};
@@ -16,16 +16,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// A slot that waits for its holder.
+/// A slot for a process or program that does not exist yet.
 #[derive(Debug)]
 pub struct Successor {
-    /// The slot taken.
+    /// The slot.
     pub holder: Holder,
-    /// The locks of the slot and of the pool in one descriptor, for a program may have few left.
+    /// The locks of the slot and of the pool in one descriptor, because a program may have few
+    /// left.
     locks: ByteLock,
 }
 
-/// The text by which its program moves in ([`Share::move_in`]).
+/// The text with which the program moves in ([`Share::move_in`]).
 impl fmt::Display for Successor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Holder { slot, incarnation } = self.holder;
@@ -35,7 +36,7 @@ impl fmt::Display for Successor {
 }
 
 impl Successor {
-    /// Its locks stay when this process becomes another program.
+    /// Keeps the locks over exec.
     ///
     /// # Errors
     /// The descriptor can't be kept.
@@ -55,7 +56,7 @@ impl<S: Shared> Share<S> {
         path.ok_or(Error::NotSupported(&"handing on a pool without a file"))
     }
 
-    /// Takes a slot for a successor, which is not marked yet. The caller has the attach lock.
+    /// Takes a slot for a successor, without marking it. The caller has the attach lock.
     ///
     /// # Errors
     /// All slots are taken; the pool is held exclusively.
@@ -66,7 +67,7 @@ impl<S: Shared> Share<S> {
             Some(slot) => slot.and_shared(path, BYTE_POOL)?,
             None => None,
         };
-        // A pool held exclusively is its holder's own, and has no successors.
+        // A pool held exclusively belongs to its holder, and has no successors.
         let locks = both.ok_or(Error::NotSupported(
             &"fork or exec with a pool opened for one process",
         ))?;
@@ -76,7 +77,7 @@ impl<S: Shared> Share<S> {
         })
     }
 
-    /// Moves into the slot that a program was handed; answers whether there is one.
+    /// Moves into the slot that the previous program has handed over.
     pub fn move_in(&self, path: &Path, handed: &str) -> Result<()> {
         let lost = Err(Error::Invalid(
             &"what was handed over exec: that slot is not there any more",
@@ -106,14 +107,14 @@ impl<S: Shared> Share<S> {
     /// Makes a slot this address space's own.
     pub fn adopt(&self, path: &Path, successor: Successor) -> Result<()> {
         let locks = vec![successor.locks.adopt(path)?];
-        // The old ones are the parent's: dropping them here does nothing to those.
+        // The old locks are the parent's: dropping them here does not release those.
         *self
             .locks
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner) = locks;
         this_thread_lives();
         self.traces.all();
-        // The parent tells of its own.
+        // The parent adds its own reads.
         self.counting.take_reads();
         self.counting.begin_anew();
         self.held_as.store(successor.holder);

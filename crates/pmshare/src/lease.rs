@@ -20,15 +20,15 @@ use pm_store::clock::now_ns;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The longest wait of a process that arrives for a mount that does not end its lease.
+/// The longest wait of an arriving process for a mount that does not end its lease.
 const PATIENCE: Duration = Duration::from_millis(400);
-/// From one question whether that mount lives to the next.
+/// The interval at which that mount's life is probed.
 const NAP: Duration = Duration::from_millis(20);
-/// The time after which a process that was not the single opener checks again. So programs that
-/// come and go, one after the other, don't end a lease each.
+/// The time after which a process that was not the single opener checks again. Successive short
+/// programs then end at most one lease in this time.
 const FIND_NS: u64 = 1_000_000_000;
 
-/// A time in which a process was alone in the pool, by the arrivals before it.
+/// A time in which a process was alone in the pool, as the arrivals before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SingleOpener(u64);
 
@@ -37,7 +37,7 @@ impl<S: Shared> Share<S> {
         self.runtime().load(self.layout().arrivals)
     }
 
-    /// After this process's arrival: waits until no mount's kernel remembers anything.
+    /// Waits, after this process's arrival, until no mount's kernel caches anything.
     pub fn wait_for_lease(&self) {
         let word = self.layout().lease;
         let runtime = self.runtime();
@@ -81,8 +81,7 @@ impl<S: Shared> Share<S> {
         (known || self.find_others(arrivals)).then_some(SingleOpener(arrivals))
     }
 
-    /// Returns whether there are no other processes, if it is time to check. `arrivals` was read
-    /// before.
+    /// Returns whether there are no other processes, if a check is due. `arrivals` was read before.
     #[cold]
     fn find_others(&self, arrivals: u64) -> bool {
         let (now, others) = (now_ns(), &self.others);
@@ -100,7 +99,7 @@ impl<S: Shared> Share<S> {
         alone
     }
 
-    /// Takes the lease; `false`: this process has not been alone all the time since.
+    /// Takes the lease. `false`: this process has not been alone all the time since.
     pub fn take_lease(&self, since: SingleOpener) -> bool {
         let word = self.layout().lease;
         let runtime = self.runtime();
@@ -131,7 +130,7 @@ mod tests {
         place
     }
 
-    /// Forgets when it looked last.
+    /// Returns the single opener without waiting for the next check.
     fn single_opener_now(share: &Share<Heap>) -> Option<SingleOpener> {
         share.others.searched_ns.store(0, Ordering::Relaxed);
         share.single_opener()
@@ -157,7 +156,7 @@ mod tests {
         assert!(!fs.is_lease_wanted());
     }
 
-    /// Goal: nobody gets in before the lease has ended, and then at once.
+    /// Goal: no process enters before the lease has ended, and a waiting one enters at once then.
     #[test]
     fn who_arrives_waits_for_the_end() {
         let scratch = Scratch::new();
@@ -180,7 +179,8 @@ mod tests {
         assert!(!fs.has_lease());
     }
 
-    /// A mount that does not run, and a word that a dead one has left.
+    /// Goal: nobody waits for ever, for a mount that does not run or a word that a dead process has
+    /// left.
     #[test]
     fn nobody_waits_for_ever() {
         let scratch = Scratch::new();
@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    /// One who leaves with the lease takes it along.
+    /// Goal: a lease ends with its holder.
     #[test]
     fn a_lease_ends_with_its_holder() {
         let scratch = Scratch::new();

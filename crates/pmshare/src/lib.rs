@@ -1,8 +1,9 @@
-//! Processes that share persistent memory: how each knows the others, and how the dead are found.
+//! Processes that share persistent memory: how they recognize each other, and how dead ones are
+//! found.
 //!
-//! [`Share`] is a process's place among them, in memory that is [`Shared`]: a mapping with the
-//! places of some words. The rest of the mapping is unknown here: the layer above finishes or
-//! undoes the work of the dead, as their [`Rescue`].
+//! [`Share`] is a process's place in memory that is [`Shared`]: a mapping with the places of some
+//! words. This crate does not know the rest of the mapping: the layer above finishes or undoes the
+//! calls of the dead, by [`Rescue`].
 #![forbid(unsafe_code)]
 
 #[macro_use]

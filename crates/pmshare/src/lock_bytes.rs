@@ -1,5 +1,5 @@
-//! The bytes of a pool's file, beyond any pool's end, whose locks say who has the pool
-//! (docs/adr/0025-life-of-a-process.md).
+//! The bytes of a pool's file, behind the end of any pool, whose locks say which processes have the
+//! pool (docs/adr/0025-life-of-a-process.md).
 
 use pmem::slots::{Probe, Prober};
 use std::path::Path;
@@ -8,9 +8,9 @@ use std::path::Path;
 const LOCK_BYTES: u64 = 1 << 62;
 /// Held while a process attaches or detaches.
 pub const BYTE_ATTACH: u64 = LOCK_BYTES;
-/// Held exclusively by a process that wants the pool to itself.
+/// Held exclusively by a process that has the pool to itself.
 pub const BYTE_POOL: u64 = LOCK_BYTES + 1;
-/// Held exclusively by a process that copies the pool and wants it to stand still.
+/// Held exclusively by a process that copies the pool, which must not change meanwhile.
 pub const BYTE_FREEZE: u64 = LOCK_BYTES + 2;
 /// The slots' bytes.
 const BYTE_SLOTS: u64 = LOCK_BYTES + 16;
@@ -20,7 +20,7 @@ pub(crate) fn slot_byte(slot: u64) -> u64 {
     BYTE_SLOTS + slot
 }
 
-/// The process that holds the pool's byte, for the message.
+/// The process that holds the pool's byte, for a message.
 pub fn holder_pid(path: &Path) -> u32 {
     let probe = Prober::open(path).and_then(|prober| prober.probe(BYTE_POOL));
     match probe {

@@ -13,19 +13,18 @@ use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The treatment of another process that holds a lock for more than a second, in the
-/// middle of a call that takes microseconds: it was stopped (SIGSTOP, a debugger, a frozen
-/// container).
+/// The treatment of another process that holds a lock for more than a second, in a call that takes
+/// microseconds: it was stopped (SIGSTOP, a debugger, a frozen container).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stalled {
-    /// Wait until it goes on, and say so on stderr.
+    /// Wait until it continues, with a message on stderr.
     #[default]
     Wait,
-    /// Kill it, say so, and undo what it was doing.
+    /// Kill it, with a message, and undo its call.
     Kill,
 }
 
-/// How a process wants its place.
+/// The options of attaching.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Refuse changes.
@@ -36,7 +35,7 @@ pub struct Options {
     pub clock: Clock,
 }
 
-/// One process's place in memory that others may have, too.
+/// A process's place in shared memory.
 pub struct Share<S> {
     store: S,
     pub(crate) held_as: AtomicHolder,
@@ -47,17 +46,17 @@ pub struct Share<S> {
     pub(crate) shut: AtomicBool,
     /// The address space that holds the slot ([`pmem::life`]).
     pub(crate) life: AtomicU64,
-    /// The walk met damage: the pool is read-only, and is not marked clean.
+    /// Recovery has met damage: the pool is read-only and is never marked clean.
     pub(crate) damaged: AtomicBool,
-    /// Dead processes were cleaned up after by a waiter, who could not close what they held open.
+    /// A waiter has cleaned up after dead processes and could not close their files.
     pub(crate) unclosed: AtomicBool,
     pub(crate) prober: Option<Prober>,
     pub(crate) counting: Counting,
     pub(crate) cleaning: Cleaning,
     pub(crate) others: OtherProcesses,
-    /// The tables that this process may have put something into.
+    /// The tables that this process may have used.
     pub traces: Traces,
-    /// The locks whose life is ours: slot and pool.
+    /// The locks with the life of this address space: slot and pool.
     pub(crate) locks: Mutex<Vec<ByteLock>>,
 }
 
@@ -70,8 +69,8 @@ impl<S> Deref for Share<S> {
     }
 }
 
-/// The state of the thread when it took a lock or lane: one that was unwinding already does so from
-/// a mistake of the program's, whose destructors may call the engine on the way.
+/// The state of the thread when it took a lock or lane. A thread that was unwinding already does so
+/// because of the program's own error, whose destructors may call the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Began {
     unwinding: bool,
@@ -88,7 +87,7 @@ impl Began {
 }
 
 impl<S: Shared> Share<S> {
-    /// This alone attaches no process: see [`crate::attach`].
+    /// Creates the place. This alone attaches no process: see [`crate::attach`].
     pub fn new(store: S, prober: Option<Prober>, options: Options) -> Share<S> {
         Share {
             store,
@@ -109,29 +108,31 @@ impl<S: Shared> Share<S> {
         }
     }
 
-    /// The number of the descriptor by which this process asks for locks of the pool's file.
+    /// The number of the descriptor by which this process probes locks of the pool's file.
     pub fn asks_by(&self) -> Option<i32> {
         self.prober.as_ref().map(Prober::descriptor)
     }
 
-    /// The store, of one whom nobody else uses meanwhile.
+    /// The store, writable; no other thread uses it meanwhile.
     pub fn store_mut(&mut self) -> &mut S {
         &mut self.store
     }
 
-    /// The store, of one who leaves.
+    /// Unwraps the store when leaving.
     pub fn into_store(self) -> S {
         self.store
     }
 
-    /// This process's holder in the pool.
+    /// This process's holder.
     #[inline]
     pub fn holder(&self) -> Holder {
         self.held_as.load()
     }
 
+    /// Checks that this process is attached.
+    ///
     /// # Errors
-    /// [`Error::ShutDown`] after detach, [`Error::Forked`] in a child that has no slot of its own.
+    /// [`Error::ShutDown`] after detach, [`Error::Forked`] in a child without a slot of its own.
     #[inline]
     pub fn alive(&self) -> Result<()> {
         if self.shut.load(Ordering::Relaxed) {
@@ -144,8 +145,8 @@ impl<S: Shared> Share<S> {
     }
 
     /// Returns whether this thread unwinds from a broken invariant, in the call that began at
-    /// `began`. Its locks then stay held: half a change must not be seen, and recovery will undo
-    /// it. Nothing more is done through this attachment.
+    /// `began`. Its locks then stay held, because half a change must not be seen, and recovery will
+    /// undo it. This attachment serves no further call.
     #[inline]
     pub fn gives_up(&self, began: Began) -> bool {
         let gives_up = std::thread::panicking() && !began.unwinding;
@@ -161,7 +162,7 @@ impl<S: Shared> Share<S> {
         self.read_only.load(Ordering::Relaxed)
     }
 
-    /// Refuses changes from now on, or not any more.
+    /// Sets whether changes are refused.
     pub fn set_read_only(&self, read_only: bool) {
         self.read_only.store(read_only, Ordering::Relaxed);
     }
@@ -172,28 +173,28 @@ impl<S: Shared> Share<S> {
         self.damaged.load(Ordering::Relaxed)
     }
 
-    /// The runtime area is about to be made anew, from what is not damaged.
+    /// Forgets the damage before the runtime area is rebuilt from undamaged data.
     pub fn forget_damage(&self) {
         self.damaged.store(false, Ordering::Relaxed);
         self.set_read_only(false);
     }
 
-    /// Keeps a lock for as long as the pool is attached.
+    /// Keeps a lock while the pool is attached.
     pub fn keep_lock(&self, lock: ByteLock) {
         self.locks.lock().expect("not poisoned").push(lock);
     }
 
-    /// Gives the locks back that were kept.
+    /// Releases the kept locks.
     pub fn drop_locks(&self) {
         self.locks.lock().expect("not poisoned").clear();
     }
 
-    /// No call is served any more; `false`: it was so already.
+    /// Ends the service of calls; `false`: it had ended already.
     pub fn shut_down(&self) -> bool {
         !self.shut.swap(true, Ordering::SeqCst)
     }
 
-    /// Damage was met: nothing is changed any more, nor is the pool marked clean.
+    /// Makes the pool read-only after damage, and keeps it from being marked clean.
     #[cold]
     pub fn stop_at_damage(&self) {
         self.damaged.store(true, Ordering::Relaxed);

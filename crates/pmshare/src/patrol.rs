@@ -1,8 +1,8 @@
-//! The search for dead processes that nobody waits for: their lanes, open files and slots would
-//! stay taken.
+//! The patrol for dead processes that no other process waits for, whose lanes, open files and slots
+//! would stay taken.
 //!
-//! One of the living processes searches every few milliseconds, at the start of a call, when it
-//! holds nothing. Recorded runs of yat do without it, as they must be the same at any time.
+//! A living process patrols every few milliseconds at the start of a call, when it holds nothing.
+//! Recorded runs of yat omit the patrol, because they must not depend on time.
 
 use crate::error::{Error, Result};
 use crate::layout::Shared;
@@ -12,18 +12,18 @@ use crate::waits::Waits;
 use pm_store::clock::now_ns;
 use std::sync::atomic::Ordering;
 
-/// In so many calls a thread asks when somebody last looked.
+/// The calls of a thread between two checks of the time.
 #[cfg(not(feature = "record"))]
 const CALLS: u64 = 64;
-/// From one look to the next.
+/// The interval between patrols.
 const INTERVAL_NS: u64 = 4_000_000;
-/// Slots that one look asks the kernel about, some microseconds each.
+/// The slots that a patrol probes, some microseconds each.
 const SLOTS: u64 = 32;
 
 #[cfg(feature = "record")]
 fn patrol<S: Shared>(_waits: Waits<'_, S>) {}
 
-/// Counts a call, and looks now and then. The caller holds nothing.
+/// Counts a call, and patrols if it is due. The caller holds nothing.
 #[cfg(not(feature = "record"))]
 #[inline]
 fn patrol<S: Shared>(waits: Waits<'_, S>) {
@@ -47,7 +47,7 @@ fn patrol_if_due<S: Shared>(waits: Waits<'_, S>) {
     let runtime = waits.runtime();
     let word = waits.layout().patrolled;
     let last = runtime.load(word);
-    // After a reboot it may lie in the future.
+    // After a reboot the time may lie in the future.
     if now.abs_diff(last) < INTERVAL_NS || runtime.cas(word, last, now).is_err() {
         return;
     }
@@ -57,7 +57,7 @@ fn patrol_if_due<S: Shared>(waits: Waits<'_, S>) {
 }
 
 impl<S: Shared> Share<S> {
-    /// Returns whether a dead process has one of some of the slots in use, others each time.
+    /// Returns whether a dead process has one of some slots in use, other ones each time.
     pub fn meets_dead(&self) -> bool {
         let marked = self.marked_slots();
         let count = marked.len() as u64;
@@ -67,7 +67,7 @@ impl<S: Shared> Share<S> {
     }
 }
 
-/// Before a call that changes something, whose thread holds nothing.
+/// Checks that changes are allowed, before a call whose thread holds nothing.
 ///
 /// # Errors
 /// [`Error::ReadOnly`], [`Error::ShutDown`], [`Error::Forked`].
@@ -85,12 +85,12 @@ pub fn writable<'a, S: Shared>(waits: impl Into<Waits<'a, S>>) -> Result<()> {
     Ok(())
 }
 
-/// Closes the files that dead processes held open. The thread that cleaned up after them could not:
-/// it was waiting for a lock, with others held.
+/// Closes the files of dead processes. The thread that cleaned up after them could not, because it
+/// was waiting for a lock, with others held.
 #[cold]
 fn close_for_the_dead<S: Shared>(waits: Waits<'_, S>) {
     waits.unclosed.store(false, Ordering::Relaxed);
-    // Damage in a dead one's log is not this call's: a call that needs the locks that stay held
-    // meets it.
+    // Damage in a dead process's log does not concern this call: a call that needs the locks that
+    // stay held meets it.
     let _ = rescue::recover_dead(waits);
 }

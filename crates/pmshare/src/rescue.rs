@@ -23,8 +23,8 @@ pub fn cleaning<S: Shared>(share: &Share<S>) -> bool {
     share.cleaning.is_mine()
 }
 
-/// For waiters: if the holder of `seen` is gone, cleans up after it. The files that it held open
-/// are left to the next call.
+/// Cleans up, for a waiter, after the holder of `seen` if it is dead. Its open files are left to
+/// the next call.
 #[cold]
 pub fn recover_if_dead<S: Shared>(waits: Waits<'_, S>, seen: u64) {
     let share = waits.share;
@@ -41,8 +41,8 @@ pub fn recover_if_dead<S: Shared>(waits: Waits<'_, S>, seen: u64) {
     }
 }
 
-/// Cleans up after a thread of this process that is known to be gone: nobody may be waiting for
-/// what it holds who could tell. The caller holds no lock.
+/// Cleans up after a thread of this process that is known to be gone, even if no thread waits for
+/// its locks. The caller holds no lock.
 #[cold]
 pub fn clean_after_thread<'a, S: Shared>(waits: impl Into<Waits<'a, S>>, tag: u64) {
     let waits = waits.into();
@@ -52,8 +52,8 @@ pub fn clean_after_thread<'a, S: Shared>(waits: impl Into<Waits<'a, S>>, tag: u6
     let _ = clean(waits, &dead);
 }
 
-/// For waiters that are themselves cleaning up: takes the lock word from a dead holder. One that
-/// died since the cleaning began is cleaned up after first; the waiter then tries again.
+/// Takes the lock word from a dead holder, for a waiter that is itself cleaning up. A holder that
+/// died after the cleaning began is cleaned up after first; the waiter then tries again.
 #[cold]
 pub fn take_over<S: Shared>(waits: Waits<'_, S>, off: u64, me: u64) -> bool {
     let share = waits.share;
@@ -124,8 +124,8 @@ impl<S: Shared> Drop for RecoveryLock<'_, S> {
     }
 }
 
-/// Cleans up after every process that died, and closes what they held open. The others go on
-/// meanwhile. The caller holds no lock.
+/// Cleans up after every dead process and closes its files, while the others continue. The caller
+/// holds no lock.
 ///
 /// # Errors
 /// Damage in a dead lane: its locks then stay held.
@@ -153,8 +153,8 @@ pub fn recover_dead<'a, S: Shared>(waits: impl Into<Waits<'a, S>>) -> Result<Und
     }
 }
 
-/// Undoes the transactions of the dead, resolves their intents and frees their locks; returns the
-/// slots that still hold files open.
+/// Undoes the transactions of the dead, resolves their intents and releases their locks. Returns
+/// the slots that still hold files open.
 fn clean_dead<S: Shared>(waits: Waits<'_, S>) -> Result<(Vec<u64>, Undone), S::Error> {
     let share = waits.share;
     let _lock = RecoveryLock::take(waits);
@@ -167,7 +167,7 @@ fn clean_dead<S: Shared>(waits: Waits<'_, S>) -> Result<(Vec<u64>, Undone), S::E
     Ok((slots, undone))
 }
 
-/// Cleans up after these, under the recovery lock. Meanwhile their locks are this thread's to take
+/// Cleans up after these dead, under the recovery lock. Meanwhile this thread may take their locks
 /// over.
 fn clean<S: Shared>(waits: Waits<'_, S>, dead: &[Dead]) -> Result<Undone, S::Error> {
     waits.cleaning.add(dead);

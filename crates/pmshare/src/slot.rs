@@ -17,18 +17,17 @@ use pmfs_format::runtime::{SLOT_FREE, SLOT_LIVE};
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// A slot taken: whose, and the lock that keeps it.
+/// A slot that was taken, and the lock that keeps it.
 pub struct Taken {
-    /// The slot and its count.
+    /// The slot and its incarnation.
     pub holder: Holder,
     /// The lock, if there is a file.
     pub lock: Option<ByteLock>,
 }
 
 impl<S: Shared> Share<S> {
-    /// Takes a free one of these slots under the attach lock. `for_child`: for the child that this
-    /// process is about to fork or the program that it is about to become, so that the lock can be
-    /// inherited.
+    /// Takes a free slot of these under the attach lock. `for_child` makes the lock inheritable,
+    /// for the child or the next program of this process.
     ///
     /// # Errors
     /// [`Error::TooManyProcesses`]; locking failed.
@@ -67,7 +66,7 @@ impl<S: Shared> Share<S> {
         Err(Error::TooManyProcesses { slots })
     }
 
-    /// Fills a slot and marks it as attached. `token`: that of the process that hands its locks
+    /// Fills a slot and marks it as attached. `token` is that of the process that hands its locks
     /// over; 0 for a new one.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn mark_slot(&self, holder: Holder, token: u64) {
@@ -93,13 +92,13 @@ impl<S: Shared> Share<S> {
             SlotRaw::emulates.of(off),
             &[asked.read_ns, asked.barrier_ns, asked.write_bytes_per_s],
         );
-        // Before the mark, which nobody may overlook.
+        // This precedes the mark, which no process may overlook.
         self.reach_slot(holder.slot);
         runtime.store(SlotRaw::state.of(off), SLOT_LIVE);
         self.count_arrival();
     }
 
-    /// A slot was marked: whoever was alone is not any more.
+    /// Counts an arrival, which ends the single opener's time.
     fn count_arrival(&self) {
         let word = self.layout().arrivals;
         let runtime = self.runtime();
@@ -115,7 +114,7 @@ impl<S: Shared> Share<S> {
         self.runtime().store(SlotRaw::state.of(off), SLOT_FREE);
     }
 
-    /// From here on whoever looks for processes looks at this slot, too.
+    /// Lets later searches for processes include this slot.
     fn reach_slot(&self, slot: u64) {
         let off = self.layout().slots_end;
         let runtime = self.runtime();
@@ -134,7 +133,7 @@ impl<S: Shared> Share<S> {
         0..end.min(self.layout().slot_count)
     }
 
-    /// Corrects who a slot's holder says it is: after fork or exec.
+    /// Corrects the process in a slot after fork or exec.
     pub fn rename_slot(&self, slot: u64) {
         let off = self.layout().slot(slot);
         let runtime = self.runtime();
@@ -154,13 +153,14 @@ impl<S: Shared> Share<S> {
         }
     }
 
-    /// Shares an emulated medium's bandwidth with all who have the pool.
+    /// Shares an emulated medium's bandwidth with all processes in the pool.
     pub fn share_bandwidth(&self) {
         let word = self.layout().busy_until;
         self.mem().share_bandwidth(Some(word));
     }
 
-    /// Ends that: the runtime area is to stay as it is. `is_last`: no other process has the pool.
+    /// Ends the sharing of bandwidth, before the runtime area is saved. `is_last`: no other process
+    /// has the pool.
     pub fn keep_bandwidth(&self, is_last: bool) {
         self.mem().share_bandwidth(None);
         let word = self.layout().busy_until;
@@ -188,7 +188,7 @@ impl<S: Shared> Share<S> {
         self.mem().load(SlotRaw::pid.of(self.layout().slot(slot)))
     }
 
-    /// The name of a slot's process as an owner of locks.
+    /// The token of a slot's process, as an owner of locks.
     pub fn slot_token(&self, slot: u64) -> u64 {
         self.mem().load(SlotRaw::token.of(self.layout().slot(slot)))
     }
@@ -203,7 +203,7 @@ impl<S: Shared> Share<S> {
         String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
     }
 
-    /// A living process, other than `slot`'s, to which that one's locks were handed over.
+    /// A living process other than `slot`'s to which that process's locks were handed over.
     pub fn heir_of(&self, slot: u64, token: u64) -> Option<u64> {
         self.slots().find(|&other| {
             other != slot
@@ -213,7 +213,7 @@ impl<S: Shared> Share<S> {
         })
     }
 
-    /// Returns whether a slot is still, or already, the holder's.
+    /// Returns whether a slot still has this holder.
     pub fn is_held_as(&self, holder: Holder) -> bool {
         self.is_marked(holder.slot)
             && self
@@ -222,12 +222,12 @@ impl<S: Shared> Share<S> {
                 == holder.incarnation
     }
 
-    /// Returns whether a slot is marked as some process's.
+    /// Returns whether a slot is marked as attached.
     pub fn is_marked(&self, slot: u64) -> bool {
         self.mem().load(SlotRaw::state.of(self.layout().slot(slot))) != SLOT_FREE
     }
 
-    /// Returns whether a slot is marked as held by a process that is gone.
+    /// Returns whether a slot is marked and its process is gone.
     pub fn slot_dead(&self, slot: u64) -> bool {
         if slot >= self.layout().slot_count || slot == self.holder().slot {
             return false;
@@ -235,7 +235,7 @@ impl<S: Shared> Share<S> {
         self.is_marked(slot) && !self.slot_locked(slot)
     }
 
-    /// Returns whether a slot's byte is locked. Without a file there are no locks: the one who asks
+    /// Returns whether a slot's byte is locked. Without a file there are no locks, and the caller
     /// is alone.
     pub fn slot_locked(&self, slot: u64) -> bool {
         self.prober
@@ -243,7 +243,7 @@ impl<S: Shared> Share<S> {
             .is_some_and(|prober| !matches!(prober.probe(slot_byte(slot)), Ok(Probe::Free)))
     }
 
-    /// Somebody looks at a slot's records: it is asked for one, or for its lease, or is to end.
+    /// Wakes the thread of a slot's process that gives records or its lease back, or that must end.
     pub fn wake_revoker(&self, slot: u64) {
         let asked = SlotRaw::asked.of(self.layout().slot(slot));
         let runtime = self.runtime();
@@ -265,18 +265,18 @@ impl<S: Shared> Share<S> {
         slot_of(owner).is_some_and(|slot| self.slot_dead(slot))
     }
 
-    /// Slots marked as some process's.
+    /// The marked slots.
     pub fn marked_slots(&self) -> Vec<u64> {
         self.slots().filter(|&slot| self.is_marked(slot)).collect()
     }
 
-    /// Slots marked as held by processes that are gone.
+    /// The marked slots whose processes are gone.
     pub fn dead_slots(&self) -> Vec<u64> {
         self.slots().filter(|&slot| self.slot_dead(slot)).collect()
     }
 }
 
-/// The program's name as the kernel has it, in two words.
+/// The program's name in the kernel, in two words.
 fn command_words() -> [u64; 2] {
     static NAME: LazyLock<[u64; 2]> = LazyLock::new(|| {
         let mut bytes = [0; 16];

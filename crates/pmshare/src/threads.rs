@@ -1,12 +1,12 @@
-//! The living threads of this process: a process recovers the lanes of its own threads that are
-//! gone, for to all others that process lives (docs/adr/0026-fork-exec-threads.md).
+//! The living threads of this process. A process recovers the lanes of its own dead threads,
+//! because for all others that process lives (docs/adr/0026-fork-exec-threads.md).
 //!
-//! A thread can go without a word of its own (exit(2) by itself, a seccomp filter), so the kernel
-//! is asked. In a forked child the numbers of the parent's threads mean nothing: each thread that
-//! attaches or moves in there notes its own number.
+//! A thread can end unnoticed (exit(2) by itself, a seccomp filter), so the kernel is asked. In a
+//! forked child the numbers of the parent's threads mean nothing: each thread that attaches or
+//! moves in there notes its own number.
 
-//! A table of words and no lock: one that another thread had at the moment of a fork would stay
-//! locked in the child.
+//! The table has words and no lock: a lock that another thread held during a fork would stay locked
+//! in the child.
 
 use pmfs_format::runtime::OWNER_THREAD_MASK;
 use rustix::fs::{Access, access, readlink};
@@ -19,16 +19,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// counts as alive while the kernel has any thread of its number.
 const PLACES: usize = 4096;
 
-/// The tags of threads, each the last one that had its number.
+/// The tags of threads, each the last one with its number.
 static KNOWN: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 
 fn place(number: u64) -> &'static AtomicU64 {
     &KNOWN[number as usize % PLACES]
 }
 
-/// This thread's number; 0 if it is not to be relied on. A child that shares this process's memory
-/// (vfork) may be the first one of a PID namespace, and the process another's; and no kernel has
-/// numbers that are larger.
+/// This thread's number; 0 if it is unreliable. A child that shares this process's memory (vfork)
+/// may be the first process of a PID namespace; and no kernel has larger numbers.
 #[cold]
 pub(crate) fn own_number() -> u64 {
     let number = gettid().as_raw_nonzero().get() as u64;
@@ -38,14 +37,14 @@ pub(crate) fn own_number() -> u64 {
     }
 }
 
-/// This thread has this tag.
+/// Notes the tag of this thread.
 #[cold]
 pub(crate) fn note(tag: u64) {
     place(tag & OWNER_THREAD_MASK).store(tag, Ordering::Relaxed);
 }
 
-/// Returns whether the thread that had a tag is gone. The kernel is asked by its number alone: it
-/// may be a child that shares this process's memory (vfork), or this may be one.
+/// Returns whether the thread with a tag is gone. The kernel is asked by its number alone: the
+/// thread may be in a child that shares this process's memory (vfork), and so may this one.
 #[cold]
 pub(crate) fn is_gone(tag: u64) -> bool {
     let number = tag & OWNER_THREAD_MASK;
@@ -57,25 +56,24 @@ pub(crate) fn is_gone(tag: u64) -> bool {
     has_another || !runs(number as u32)
 }
 
-/// A thread of that number is there, and has not ended. Where this cannot be told, it counts as
-/// running: undoing what a living one does is worse than waiting for a dead one.
+/// Returns whether a thread of that number exists and has not ended. If this is unknown it counts
+/// as running: undoing the work of a living thread is worse than waiting for a dead one.
 fn runs(number: u32) -> bool {
     let Some(thread) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
         return true;
     };
-    // By any thread's number, in this process's own namespace, and without /proc.
+    // The probe works for any thread's number in this process's namespace, and without /proc.
     if test_kill_process(thread) == Err(Errno::SRCH) {
         return false;
     }
-    // A child that shared this process's memory (vfork) has ended, and nobody has waited for it
-    // yet.
+    // A child that shared this process's memory (vfork) has ended, and was not waited for yet.
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     if let Ok(Some(_)) = waitid(WaitId::Pid(thread), ended) {
         return false;
     }
-    // A process's first thread stays as a zombie until the others have ended, with no directory
-    // that it works in. (Asked without open and close: they are cancellation points, and whoever
-    // asks may be about to be cancelled.)
+    // A process's first thread stays as a zombie, without a working directory, until the others
+    // have ended. (The probe has no open and close, which are cancellation points: this thread may
+    // be about to be cancelled.)
     let task = format!("/proc/self/task/{number}");
     let there = access(&task, Access::EXISTS).is_ok();
     !there || readlink(format!("{task}/cwd"), Vec::new()) != Err(Errno::NOENT)
@@ -90,7 +88,7 @@ mod tests {
         let number = || gettid().as_raw_nonzero().get() as u32;
         assert!(runs(number()));
         let ended = std::thread::spawn(number).join().expect("the thread");
-        // The kernel may take a moment after join has returned.
+        // The thread may exist for a moment after join has returned.
         let since = std::time::Instant::now();
         while runs(ended) && since.elapsed().as_secs() < 10 {
             std::thread::yield_now();

@@ -1,21 +1,21 @@
-//! The shared tables that a process may have put something into. They are large, and most programs
-//! use few: a process that leaves searches those alone. Cleaning up after the dead searches all.
+//! The shared tables that a process may have used. They are large, and most programs use few: a
+//! leaving process searches those alone. Cleaning up after the dead searches all.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The tables that this attachment may have used since it began; no mark is ever taken back.
+/// The tables that this attachment may have used since it began; a mark is never removed.
 #[derive(Debug, Default)]
 pub struct Traces {
     /// References to open inodes and files.
     pub opens: Trace,
-    /// File locks, and waits for them.
+    /// File locks and waits for them.
     pub locks: Trace,
-    /// Pages of kernels, and pins.
+    /// Pages of kernels and pins.
     pub copies: Trace,
 }
 
 impl Traces {
-    /// Somebody else made this slot ready.
+    /// Marks all tables, because another process prepared this slot.
     pub fn all(&self) {
         self.opens.leave();
         self.locks.leave();
@@ -28,7 +28,7 @@ impl Traces {
 pub struct Trace(AtomicBool);
 
 impl Trace {
-    /// Leaves the trace, before something is put there.
+    /// Marks the table before an entry is made there.
     #[inline]
     pub fn leave(&self) {
         if !self.0.load(Ordering::Relaxed) {
@@ -36,7 +36,7 @@ impl Trace {
         }
     }
 
-    /// Returns whether something may be there.
+    /// Returns whether the table may have been used.
     pub fn is_left(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,22 +1,22 @@
-//! The context of a call that may have to wait for others, and to clean up after them.
+//! The context of a call that may have to wait for others and clean up after them.
 
 use crate::cleaning::Rescue;
 use crate::layout::Shared;
 use crate::member::Share;
 use std::ops::Deref;
 
-/// Has a place in a pool, and cleans up after the dead.
+/// A member of a pool's processes that can clean up after the dead.
 pub trait Member<S: Shared>: Rescue<S::Error> {
     /// Its place.
     fn share(&self) -> &Share<S>;
 }
 
-/// A place in a pool, and how it cleans up. The second is for waits alone: without one it costs
-/// nothing.
+/// A place in a pool, and the way to clean up. The latter is used by waits alone, and costs nothing
+/// without one.
 pub struct Waits<'a, S: Shared> {
     /// The place.
     pub share: &'a Share<S>,
-    /// How it cleans up.
+    /// The way to clean up.
     pub rescue: &'a dyn Rescue<S::Error>,
 }
 

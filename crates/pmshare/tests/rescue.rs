@@ -1,5 +1,5 @@
-//! Goal: what holds of the processes of a pool holds of those of any memory that is shared. Method:
-//! a heap of a few words, attached several times.
+//! Goal: the processes of any shared memory follow the rules of a pool's. Method: a heap of a few
+//! words, attached several times.
 
 mod heap;
 
@@ -10,8 +10,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// A waiter gets the lock of one that died with it, once the heap's own rescue has been asked; a
-/// call that holds nothing frees the slot.
+/// Goal: a waiter gets the lock of a process that died with it, after the heap's own rescue has
+/// run; a call that holds nothing frees the slot.
 #[test]
 fn a_dead_holder_is_cleaned_up_after() {
     let scratch = Scratch::new();
@@ -20,7 +20,7 @@ fn a_dead_holder_is_cleaned_up_after() {
     let _writable = living.mem().writable();
     owner::acquire(&dead, lock(3));
     assert!(!owner::try_acquire(&living, lock(3)));
-    // Its bytes of the file are unlocked, as when its process has ended.
+    // Its bytes of the file are unlocked, as after the end of its process.
     drop(dead);
     let held = Held::new(&living, lock(3));
     assert_eq!(*living.rescued.lock().unwrap(), [Dead::Slot(slot)]);
@@ -31,7 +31,7 @@ fn a_dead_holder_is_cleaned_up_after() {
     assert_eq!(scratch.open().holder().slot, slot);
 }
 
-/// A dead thread of the same process, too.
+/// Goal: the same for a dead thread of the same process.
 #[test]
 fn a_dead_thread_is_cleaned_up_after() {
     let scratch = Scratch::new();
@@ -51,7 +51,7 @@ fn a_dead_thread_is_cleaned_up_after() {
     ));
 }
 
-/// One that lives and holds a lock is waited for.
+/// Goal: a living holder is waited for.
 #[test]
 fn a_living_holder_is_waited_for() {
     let scratch = Scratch::new();
@@ -74,7 +74,7 @@ fn a_living_holder_is_waited_for() {
     assert!(second.rescued.lock().unwrap().is_empty());
 }
 
-/// All slots are taken by the dead: a newcomer cleans up, and has one.
+/// Goal: if the dead have all slots, a newcomer cleans up and gets one.
 #[test]
 fn a_newcomer_finds_a_slot() {
     let scratch = Scratch::new();
@@ -86,7 +86,7 @@ fn a_newcomer_finds_a_slot() {
     place.leave();
 }
 
-/// A successor gets its locks and its slot as text; the slot is then the new process's.
+/// Goal: a successor gets its locks and its slot as text, and then owns the slot.
 #[test]
 fn a_successor_moves_in() {
     let scratch = Scratch::new();

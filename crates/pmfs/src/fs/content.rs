@@ -25,7 +25,8 @@ impl Fs {
     /// the pool is full, or too scattered for one transaction.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if no byte can be written, [`Error::FileTooBig`], [`Error::IsDirectory`].
+    /// [`crate::Error::NoSpace`] if no byte can be written, [`crate::Error::FileTooBig`],
+    /// [`crate::Error::IsDirectory`].
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<usize> {
         self.change_data(|pool| pool.write(ino, offset, data), |&written| written)
     }
@@ -68,7 +69,7 @@ impl Fs {
     /// Finds the offset of the first data from `offset` on.
     ///
     /// # Errors
-    /// [`Error::NoSuchOffset`] if there is none, or `offset` is past the end.
+    /// [`crate::Error::NoSuchOffset`] if there is none, or `offset` is past the end.
     pub fn seek_data(&self, ino: Ino, offset: u64) -> Result<u64> {
         self.seek(ino, offset, true)
     }
@@ -76,7 +77,7 @@ impl Fs {
     /// Finds the offset of the first hole from `offset` on; the end of the file counts as one.
     ///
     /// # Errors
-    /// [`Error::NoSuchOffset`] if `offset` is past the end.
+    /// [`crate::Error::NoSuchOffset`] if `offset` is past the end.
     pub fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64> {
         self.seek(ino, offset, false)
     }
@@ -179,8 +180,8 @@ impl Fs {
     /// file's blocks must not be pinned by this process, except by [`Fs::pin_apart`].
     ///
     /// # Errors
-    /// [`Error::Mapped`]: another process has the file mapped. [`Error::NoSpace`]: nothing was
-    /// written.
+    /// [`crate::Error::Mapped`]: another process has the file mapped. [`crate::Error::NoSpace`]:
+    /// nothing was written.
     pub fn write_pages(&self, ino: Ino, pages: &[(u64, &[u8])]) -> Result<()> {
         self.change(|pool| pool.write_pages(ino, pages))
     }

@@ -23,13 +23,14 @@ impl Fs {
     /// are the caller's.
     ///
     /// # Errors
-    /// [`Error::TooManyOpen`]; [`Error::Stale`] or [`Error::NotFound`]: the inode is gone.
+    /// [`crate::Error::TooManyOpen`]; [`crate::Error::Stale`] or [`crate::Error::NotFound`]: the
+    /// inode is gone.
     pub fn open_file(&self, ino: Ino, flags: u64) -> Result<FileId> {
         self.change(|pool| pool.open_file(ino, flags))
     }
 
-    /// Opens as [`Fs::open_file`] does, after a lookup. [`Error::Stale`] if the inode has gone
-    /// since, even if its number belongs to another inode now.
+    /// Opens as [`Fs::open_file`] does, after a lookup. [`crate::Error::Stale`] if the inode has
+    /// gone since, even if its number belongs to another inode now.
     pub fn open_found(&self, found: &Attr, flags: u64) -> Result<FileId> {
         self.change(|pool| pool.open_found(found, flags))
     }

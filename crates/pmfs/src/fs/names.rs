@@ -11,7 +11,8 @@ impl Fs {
     /// Finds the inode of a name in a directory; "." and ".." too.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::NameTooLong`] above 255 bytes.
+    /// [`crate::Error::NotFound`], [`crate::Error::NotDirectory`], [`crate::Error::NameTooLong`]
+    /// above 255 bytes.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr> {
         self.read_call(|pool| pool.lookup(dir, name))
     }
@@ -48,7 +49,8 @@ impl Fs {
     /// Creates a regular file, without holding it open.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NameTooLong`], [`Error::NoSpace`], [`Error::NoInodes`].
+    /// [`crate::Error::Exists`], [`crate::Error::NameTooLong`], [`crate::Error::NoSpace`],
+    /// [`crate::Error::NoInodes`].
     pub fn create(&self, dir: Ino, name: &[u8], node: &NewNode) -> Result<Attr> {
         self.change(|pool| pool.make(dir, name, node, Kind::File))
     }
@@ -161,8 +163,8 @@ impl Fs {
     /// The value of an extended attribute.
     ///
     /// # Errors
-    /// [`Error::NoAttribute`]; [`Error::AttributeName`]: the name is empty or longer than 255
-    /// bytes.
+    /// [`crate::Error::NoAttribute`]; [`crate::Error::AttributeName`]: the name is empty or longer
+    /// than 255 bytes.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         self.read_call(|pool| pool.getxattr(ino, name))
     }
@@ -170,8 +172,8 @@ impl Fs {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// Those of [`Fs::getxattr`]; [`Error::AttributeTooLong`] above 64 KiB;
-    /// [`Error::AttributesTooBig`], [`Error::NoSpace`].
+    /// Those of [`Fs::getxattr`]; [`crate::Error::AttributeTooLong`] above 64 KiB;
+    /// [`crate::Error::AttributesTooBig`], [`crate::Error::NoSpace`].
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
         self.change(|pool| pool.setxattr(ino, name, value, flags))
     }

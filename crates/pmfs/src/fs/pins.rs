@@ -12,8 +12,8 @@ impl Fs {
     /// a file changes nothing, except that it may add writing.
     ///
     /// # Errors
-    /// [`Error::Mapped`]: the file is open below a mount, or a mount's kernel has pages of it.
-    /// [`Error::TooManyOpen`]: the table is full.
+    /// [`crate::Error::Mapped`]: the file is open below a mount, or a mount's kernel has pages of
+    /// it. [`crate::Error::TooManyOpen`]: the table is full.
     pub fn pin(&self, ino: Ino, writes: bool) -> Result<()> {
         let pool = self.pool();
         pool.unless_dead(ino, || pool.pin(ino, writes))
@@ -24,8 +24,8 @@ impl Fs {
     /// file mapped.
     ///
     /// # Errors
-    /// [`Error::Mapped`]: another process has the file mapped, or a mount's kernel has pages of it
-    /// that may be stored to.
+    /// [`crate::Error::Mapped`]: another process has the file mapped, or a mount's kernel has pages
+    /// of it that may be stored to.
     pub fn pin_apart(&self, ino: Ino) -> Result<()> {
         let pool = self.pool();
         pool.unless_dead(ino, || pool.pin_apart(ino))
@@ -40,7 +40,7 @@ impl Fs {
     /// memory first. The blocks stay in place until the pin ends.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]: more bytes are missing, or the pool is full.
+    /// [`crate::Error::NoSpace`]: more bytes are missing, or the pool is full.
     pub fn blocks(&self, ino: Ino, at: u64, len: u64, missing_max: u64) -> Result<Vec<BlockRun>> {
         self.change(|pool| pool.blocks(ino, at, len, Some(missing_max)))
     }

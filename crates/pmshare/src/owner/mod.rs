@@ -1,4 +1,4 @@
-//! Owner words: who holds a lock, a lane or a group, as one word that a CAS sets
+//! Owner words: the holder of a lock, a lane or a group, in one word that a CAS sets
 //! (docs/adr/0024-shared-volatile-state.md, docs/adr/0026-fork-exec-threads.md,
 //! docs/adr/0028-lock-table.md).
 
@@ -16,15 +16,16 @@ use std::time::{Duration, Instant};
 /// Pauses before a waiter sleeps (docs/adr/0055-waiting.md).
 const SPINS: u32 = 100;
 
-/// The times that a waiter sleeps.
+/// The durations of a waiter's sleeps.
 pub mod wait_times {
     use std::time::Duration;
 
-    /// First sleep; it doubles, and each end of one probes the holder.
+    /// The first sleep. Each sleep is twice as long as the last, and the holder is probed after
+    /// each.
     pub const FIRST: Duration = Duration::from_millis(2);
     /// Longest sleep.
     pub const MAX: Duration = Duration::from_millis(10);
-    /// When a waiter tells of a holder that lives but does not move.
+    /// The time after which a waiter reports a holder that lives but does not run.
     pub const STALLED: Duration = Duration::from_secs(1);
 }
 
@@ -34,17 +35,17 @@ pub fn is_gone_thread<S: Shared>(share: &Share<S>, owner: u64) -> bool {
     slot_of(owner) == Some(share.holder().slot) && threads::is_gone(owner & TAG_MASK)
 }
 
-/// Returns whether no thread will ever give back the lock at `off`, which `owner` holds: no process
+/// Returns whether no thread will ever release the lock at `off`, which `owner` holds: no process
 /// that could is attached, or this very thread holds it, which takes no lock twice. Such a word
-/// stands only in a pool into which it was written by force.
+/// exists only in a pool that was forged.
 #[cold]
 pub fn is_nobodys<S: Shared>(share: &Share<S>, off: u64, owner: u64) -> bool {
     let holder = owner & !OWNER_WAITERS;
     let own = holder == share.holder().word();
     let has_process = slot_of(owner)
         .is_some_and(|slot| slot < share.layout().slot_count && share.is_marked(slot));
-    // A process that leaves, or is cleaned up after, gives back its locks before its slot: this
-    // reads them in the other order.
+    // A process that leaves, or is cleaned up after, releases its locks before its slot: this reads
+    // them in the other order.
     holder != 0 && (own || !has_process) && share.mem().load(off) & !OWNER_WAITERS == holder
 }
 
@@ -77,7 +78,7 @@ impl<S: Shared> protocol::Word for Place<'_, S> {
     }
 }
 
-/// A wait for an owner word: timed, and with an eye on its owner.
+/// A timed wait for an owner word that probes the owner.
 struct Waiting<'a, S: Shared> {
     waits: Waits<'a, S>,
     off: u64,
@@ -107,7 +108,7 @@ impl<S: Shared> protocol::Wait for Waiting<'_, S> {
     fn unchanged(&mut self, owner: u64) {
         let share = self.waits.share;
         if is_nobodys(share, self.off, owner) {
-            // No word of such a pool is to be built on: it is read-only from here on.
+            // No word of such a pool can be trusted: it is read-only from here on.
             share.stop_at_damage();
             let _ = share.runtime().cas(self.off, owner | OWNER_WAITERS, 0);
             return;
@@ -120,7 +121,7 @@ impl<S: Shared> protocol::Wait for Waiting<'_, S> {
     }
 }
 
-/// Takes the lock word at `off` if nobody has it.
+/// Takes the lock word at `off` if it is free.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
 pub fn try_acquire<S: Shared>(share: &Share<S>, off: u64) -> bool {
@@ -128,7 +129,7 @@ pub fn try_acquire<S: Shared>(share: &Share<S>, off: u64) -> bool {
     protocol::try_acquire(&place, share.holder().word())
 }
 
-/// Takes the lock word at `off`. A holder that died is cleaned up after.
+/// Takes the lock word at `off`, and cleans up after a dead holder.
 #[inline(always)]
 #[cfg_attr(feature = "record", track_caller)]
 pub fn acquire<'a, S: Shared>(waits: impl Into<Waits<'a, S>>, off: u64) {
@@ -158,14 +159,14 @@ fn wait<S: Shared>(waits: Waits<'_, S>, off: u64, me: u64) {
     share.count_wait(waiting.since.elapsed());
 }
 
-/// Gives a lock word back.
+/// Releases a lock word.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
 pub fn release<S: Shared>(share: &Share<S>, off: u64) {
     protocol::release(&Place { share, off });
 }
 
-/// A lock word held, released on drop.
+/// A held lock word, released on drop.
 pub struct Held<'a, S: Shared> {
     share: &'a Share<S>,
     off: u64,
@@ -204,7 +205,7 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
-    /// A thread's tag, when the kernel does not know the thread any more.
+    /// A tag whose thread the kernel does not know any more.
     fn tag_of_the_gone() -> u64 {
         let tag = thread::spawn(thread_tag).join().expect("the thread");
         let since = Instant::now();
@@ -214,9 +215,9 @@ mod tests {
         tag
     }
 
-    /// Goal: what a living thread holds is never taken for that of one who is gone, however many
-    /// threads there have been. Method: the count begins anew at each width that it has had, while
-    /// a thread holds a lock; others come with its count, and go.
+    /// Goal: a lock of a living thread is never taken for that of a dead one, however many threads
+    /// there have been. Method: the count wraps around at each of its widths while a thread holds a
+    /// lock; others come with its count, and go.
     #[test]
     fn no_tag_is_given_while_its_holder_lives() {
         let scratch = Scratch::new();
@@ -253,8 +254,8 @@ mod tests {
         release(place, line);
     }
 
-    /// A count that does not fit is cut; nothing of it gets into what is the slot's, or says that
-    /// somebody waits.
+    /// Goal: a count that does not fit is cut, and never reaches the slot's bits or the waiters'
+    /// bit.
     #[test]
     fn tags_stand_beside_the_rest() {
         for count in [0, 1, 511, 512, 1 << 29, u64::MAX] {
@@ -271,7 +272,7 @@ mod tests {
         }
     }
 
-    /// The holder in one word, to the end of both numbers.
+    /// Goal: a holder packs into one word up to the end of both numbers.
     #[test]
     fn incarnations_are_counted_far() {
         let kept = AtomicHolder::default();
@@ -286,7 +287,7 @@ mod tests {
         }
     }
 
-    /// A child has a copy of its parent's tag after a fork.
+    /// Goal: a forked child, which has a copy of its parent's tag, gets its own.
     #[test]
     fn a_child_has_a_tag_of_its_own() {
         let copied = tag_of_the_gone();
@@ -301,7 +302,8 @@ mod tests {
         assert_ne!(own.join().expect("the thread"), copied);
     }
 
-    /// The kernel gives numbers again. The thread that has one now is not the one that had it.
+    /// Goal: when the kernel reuses a number, the thread with it now is not taken for the earlier
+    /// one.
     #[test]
     fn a_number_that_another_has_says_that_the_first_is_gone() {
         let alive = thread_tag();
@@ -310,10 +312,10 @@ mod tests {
         assert!(!threads::is_gone(tag_of(0, 7)), "nobody can tell");
     }
 
-    /// Goal: a lock that a dead holder is cleaned up after while somebody waits for it does not
-    /// count as nobody's, which would make the place read-only. Method: the waiter has read the
-    /// word, and looks at the holder when its slot is free and the lock is given back, or
-    /// another's; then the same word where it stands for good.
+    /// Goal: a lock whose dead holder is cleaned up after while another thread waits does not count
+    /// as nobody's, which would make the place read-only. Method: the waiter has read the word, and
+    /// probes the holder when its slot is free and the lock is released, or another's; then the
+    /// same word stays for good.
     #[test]
     fn a_holder_cleaned_up_after_meanwhile() {
         let scratch = Scratch::new();

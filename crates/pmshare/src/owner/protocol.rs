@@ -1,6 +1,10 @@
-//! The protocol of an owner word: taken from 0 by a CAS, given back by a swap to 0, with a bit that
-//! says that a waiter sleeps. It knows nothing of the pool, so that `yat` can try every order in
-//! which threads may go through it.
+//! The protocol of an owner word: taken from 0 by a CAS, released by a swap to 0, with a bit for
+//! sleeping waiters. It does not know the pool, so that `yat` can try every order of its threads'
+//! steps.
+//!
+//! A waiter that sleeps has set the bit, or has seen it set, in the word that it sleeps on; so the
+//! releasing thread wakes one. The woken waiter takes the word with the bit set, because others may
+//! still sleep.
 //!
 //! A waiter that sleeps has set the bit, or has seen it set, in the very word that it sleeps on; so
 //! the thread that gives that word back wakes one. The woken waiter takes the word with the bit
@@ -26,26 +30,26 @@ pub trait Word {
     fn wake(&self);
 }
 
-/// The steps of a waiter beside waiting.
+/// The actions of a waiter.
 pub trait Wait {
-    /// Looks once more after this many pauses; 0 for none.
+    /// The count of pauses before the next look; 0 for none.
     const SPINS: u32;
 
     /// A pause between two looks.
     fn pause(&mut self);
 
-    /// Returns whether the word could be taken over from a dead holder that this very thread is
-    /// cleaning up after.
+    /// Takes the word over from a dead holder that this thread is cleaning up after. Returns
+    /// whether it could.
     fn take_over(&mut self) -> bool;
 
-    /// Sleeps while the word is `marked`, or its time is up.
+    /// Sleeps while the word is `marked`, at most for the present timeout.
     fn sleep(&mut self, marked: u64);
 
-    /// The word has had the same owner since before the sleep.
+    /// Notes that the word has had the same owner since before the sleep.
     fn unchanged(&mut self, owner: u64);
 }
 
-/// Takes a word; `false` if somebody has it.
+/// Takes a word; `false` if it has a holder.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
 pub fn try_acquire(word: &impl Word, me: u64) -> bool {
@@ -83,7 +87,7 @@ pub fn acquire_slowly<W: Wait>(word: &impl Word, me: u64, wait: &mut W) {
     }
 }
 
-/// Gives a word back.
+/// Releases a word.
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
 pub fn release(word: &impl Word) {

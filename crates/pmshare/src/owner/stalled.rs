@@ -1,6 +1,5 @@
-//! A process that holds a lock of the pool and does not run: it was stopped. Killed it would be
-//! cleaned up after; stopped it holds up whoever needs what it holds, until it goes on
-//! (docs/adr/0027-stopped-holders.md).
+//! Stopped processes that hold a lock of the pool. A killed one would be cleaned up after; a
+//! stopped one delays every waiter until it continues (docs/adr/0027-stopped-holders.md).
 
 use crate::holder::slot_of;
 use crate::layout::Shared;
@@ -9,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fmt;
 use std::sync::OnceLock;
 
-/// Tells as [`tell_of`] does, of the holder of an owner word.
+/// Reports the holder of an owner word as [`tell_of`] does.
 #[cold]
 pub(crate) fn tell<S: Shared>(share: &Share<S>, owner: u64) {
     let slot = slot_of(owner).filter(|&slot| slot < share.layout().slot_count);
@@ -22,8 +21,8 @@ pub(crate) fn tell<S: Shared>(share: &Share<S>, owner: u64) {
     }
 }
 
-/// Tells as [`tell_of`] does, of a stopped process that others wait for. A process that runs may
-/// take its time.
+/// Reports a stopped process that others wait for, as [`tell_of`] does. A running process may take
+/// its time.
 #[cold]
 pub fn tell_if_stopped<S: Shared>(share: &Share<S>, slot: u64, what: &str) {
     if share.stalled == Stalled::Wait || is_stopped(share.slot_pid(slot)) {
@@ -38,13 +37,12 @@ fn is_stopped(pid: u64) -> bool {
     matches!(state, Some(Some('T' | 't')))
 }
 
-/// The receiver of messages about processes that hold others up.
+/// The receiver of messages about processes that delay others.
 type Say = fn(fmt::Arguments<'_>);
 
 static SAY: OnceLock<Say> = OnceLock::new();
 
-/// Directs the messages of waiters for a process that does not run to `say`, instead of stderr. The
-/// first call decides.
+/// Sends the messages about stopped processes to `say` instead of stderr. The first call decides.
 pub fn tell_of_stalled(say: Say) {
     let _ = SAY.set(say);
 }
@@ -56,8 +54,8 @@ fn say<S: Shared>(what: fmt::Arguments<'_>) {
     }
 }
 
-/// Says that the process in a slot is waited for, once a wait; or kills it, if that is wanted and
-/// it is the one that the slot names.
+/// Reports once in a wait that the process in a slot is waited for; or kills it, if that is wanted
+/// and it is the process that the slot names.
 #[cold]
 fn tell_of<S: Shared>(share: &Share<S>, slot: u64, what: &str) {
     let (pid, command) = (share.slot_pid(slot), share.slot_command(slot));
@@ -69,7 +67,7 @@ fn tell_of<S: Shared>(share: &Share<S>, slot: u64, what: &str) {
     let named = std::fs::read_to_string(format!("/proc/{pid}/comm"));
     let is_he = named.is_ok_and(|named| named.trim_end() == command);
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    // Another container has other numbers: one of those must not be hit.
+    // A container may have other numbers, so the number alone must not decide.
     match pid
         .filter(|_| is_he)
         .map(|pid| kill_process(pid, Signal::KILL))

@@ -1,5 +1,5 @@
-//! A heap of a few words that processes share, and knows nothing of pools. The crate's own tests
-//! have it, too (`crate::heap`).
+//! A heap of a few words that processes share, unrelated to pools. The crate's own tests use it too
+//! (`crate::heap`).
 
 #![allow(dead_code, reason = "each test uses a part")]
 
@@ -21,7 +21,7 @@ const BYTES: u64 = 1 << 20;
 const SLOTS: u64 = 16;
 /// The heap's own locks.
 const LOCKS: u64 = 64;
-/// A word a line, and the slots behind.
+/// Shared words, one in a line, followed by the slots.
 const SHARED: u64 = 64 << 10;
 
 /// The mapping, and its words.
@@ -72,10 +72,10 @@ pub fn lock(number: u64) -> u64 {
     number * 64
 }
 
-/// One who has the heap.
+/// A process's place in the heap.
 pub struct Place {
     share: pmshare::Share<Heap>,
-    /// The dead whom it has cleaned up after.
+    /// The dead that it has cleaned up after.
     pub rescued: Mutex<Vec<Dead>>,
 }
 
@@ -136,7 +136,7 @@ impl Scratch {
         Scratch { dir, path }
     }
 
-    /// Attaches once more, as another process would.
+    /// Attaches again, as another process would.
     pub fn open(&self) -> Place {
         assert!(layout().slot(SLOTS) + SlotRaw::SIZE <= BYTES);
         let heap = Heap {

@@ -4,9 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// First words for which a noun can stand.
-const FIRST_WORDS: [&str; 10] = [
-    "As", "Of", "What", "What's", "Whatever", "Who", "Whoever", "Whom", "Whose", "Why",
+/// First words for which a noun can stand, and words that continue a sentence of another place.
+const FIRST_WORDS: [&str; 20] = [
+    "Again", "Also", "And", "As", "Asked", "But", "Else", "Likewise", "Of", "Or", "Ours", "Told",
+    "What", "What's", "Whatever", "Who", "Whoever", "Whom", "Whose", "Why",
 ];
 
 fn root() -> PathBuf {
@@ -83,6 +84,11 @@ fn sentences_are_found() {
     assert_eq!(lines("/// As there.\nfn a() {}\n// Why."), [1, 3]);
     assert_eq!(lines("//! One line. Who waits\n//! As that"), [1]);
     assert_eq!(lines("/// A line.\n/// Of it"), [2]);
+    assert_eq!(lines("/// Locks.\n/// And files. Also locks."), [2]);
+    assert_eq!(
+        lines("// Told of it. Else not.\n//\n// A line or\n// Or"),
+        [1]
+    );
     assert_eq!(lines("/// # Errors\n/// As of that."), [2]);
     assert_eq!(lines("/// - What is so.\n///\n/// Whatever"), [1, 3]);
     assert_eq!(lines("let a = 1; // As it was.\n// Ask. Often."), [1]);

@@ -115,7 +115,7 @@ impl Keeper {
             mut watching,
         } = self;
         drop(using);
-        // Told that it goes, or that the daemon is gone.
+        // The mount is about to go, or the daemon is gone.
         if is_readable(&watching, Some(ENDING)) {
             let _ = watching.read_to_end(&mut Vec::new());
         }

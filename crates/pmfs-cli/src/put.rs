@@ -229,7 +229,8 @@ impl Putter<'_> {
         let mut hole = 0;
         // A file of /proc says 0 and has content: read to the end, whatever it says.
         loop {
-            // Asked once a run of data: tmpfs looks at each page up to the hole.
+            // SEEK_DATA is called once for each run of data: tmpfs examines each page up to the
+            // hole.
             if offset >= hole && offset < len {
                 match rustix::fs::seek(file, SeekFrom::Data(offset)) {
                     Ok(data) => offset = data,

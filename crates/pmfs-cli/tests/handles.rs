@@ -1,6 +1,5 @@
-//! Handles of files (`name_to_handle_at(2)`), by which NFS names them: they hold as
-//! long as the file does, also over an unmount, and no longer. And the flags that
-//! lsattr(1) and chattr(1) ask for.
+//! Goal: handles of files (`name_to_handle_at(2)`), by which NFS names them, hold exactly as long
+//! as the file does, also over an unmount; lsattr(1) and chattr(1) get the flags that they ask for.
 
 mod bench;
 

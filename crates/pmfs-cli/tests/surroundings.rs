@@ -208,7 +208,8 @@ fn doctor_says_what_is_missing() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
 }
 
-/// Also while the kernel still remembers, for a second, what the directory was like.
+/// Goal: a dead daemon's directory is recognized, even while the kernel still caches its
+/// attributes, for a second.
 #[test]
 fn a_daemon_that_is_gone() {
     let Some(mut bench) = Bench::mounted(&[]) else {

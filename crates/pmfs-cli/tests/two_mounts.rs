@@ -242,7 +242,7 @@ fn unlinked_and_open() {
     open.read_exact_at(&mut back, 0).unwrap();
     assert!(back == content);
     assert_eq!(open.metadata().unwrap().nlink(), 0);
-    // And one that a library's process removes.
+    // The same holds for a file that a library's process removes.
     let fs = both.library();
     let held = File::open(both.first("b")).unwrap();
     fs.unlink(ROOT_INO, b"b").unwrap();

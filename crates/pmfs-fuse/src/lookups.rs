@@ -44,9 +44,9 @@ impl Known {
 /// The kernel's knowledge of a file's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownEnd {
-    /// It was told last that it is here.
+    /// The offset of the end that it was told last.
     pub told: u64,
-    /// And goes by that.
+    /// Whether it relies on that offset.
     pub is_certain: bool,
 }
 

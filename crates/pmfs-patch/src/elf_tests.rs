@@ -166,7 +166,7 @@ fn damage_is_no_panic() {
         }
     }
     println!("unwind tables refused {refused} times");
-    // And a few to the end.
+    // A few changes then stay to the end.
     for at in (0..0x340).step_by(40) {
         bytes[at] ^= 0x04;
         let _ = PatchedText::make(&bytes);

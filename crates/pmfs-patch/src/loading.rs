@@ -7,10 +7,9 @@ const INTERPRETER: &[u8] = b"/lib64/ld-linux-x86-64.so.2\0";
 /// Sanitizers whose runtime refuses to come second.
 const SANITIZERS: [&[u8]; 2] = [b"libasan.so", b"libclang_rt.asan"];
 
-/// Bytes that are read at once of a program's beginning, which most often has the names
-/// of its libraries, too.
+/// Bytes read at once of a program's beginning, which usually has the names of its libraries too.
 const HEAD: usize = 8192;
-/// And of its tables.
+/// Bytes read at once of a program's tables.
 const TABLE: u64 = 4096;
 /// Longest name of a library that is looked at.
 const NAME_MAX: usize = 64;

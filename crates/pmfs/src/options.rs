@@ -38,8 +38,8 @@ pub struct OpenOptions {
     /// The observer that sees every access to the pool, from the first one on.
     #[cfg(feature = "record")]
     pub observer: Option<std::sync::Arc<dyn pmem::record::Observer>>,
-    /// For a mapping without a file: the machine was off since, so it is trusted if it was left
-    /// clean, as a file would be. Else it is rebuilt whatever it says of itself.
+    /// For a mapping without a file: the machine was off since. The pool is then trusted if it was
+    /// left clean, as a file would be; otherwise it is rebuilt, whatever its state says.
     #[cfg(feature = "record")]
     pub rebooted: bool,
 }

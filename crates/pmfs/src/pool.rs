@@ -27,9 +27,10 @@ pub struct Pool {
     pub mending: bool,
     /// Lanes whose log could not be undone and was thrown away.
     pub discarded: Mutex<Vec<u64>>,
-    /// The place where an open file is looked for first.
+    /// The place where the search for an open file's line begins.
     pub next_file: AtomicU64,
-    /// And a file lock, in annexes: its number there, plus one; 0: in none.
+    /// The place where the search for a file lock's record in annexes begins: its number, plus one;
+    /// 0: in none.
     pub next_lock: AtomicU64,
 }
 

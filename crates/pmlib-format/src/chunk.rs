@@ -181,7 +181,7 @@ pub const OWNER_OFFSET: u64 = 0;
 /// In it: the last record that changed the chunk, lane (12 bits) above stamp (52 bits).
 pub const PENDING_OFFSET: u64 = 8;
 /// In it: whose the chunk is. 0: nobody's, and it may be taken if it is free or one of objects.
-/// [`USE_RUN`]: it is part of an allocated run. Else a lane, plus one, whose transaction has
+/// [`USE_RUN`]: it is part of an allocated run. Otherwise a lane, plus one, whose transaction has
 /// reserved the chunk or takes places from it.
 pub const USE_OFFSET: u64 = 16;
 /// In it: odd while the chunk is being changed in place.

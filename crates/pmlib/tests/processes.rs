@@ -302,7 +302,7 @@ fn use_up(heap: &Heap, bank: u64) {
     for object in taken {
         heap.tx(|tx| tx.free(object)).expect("it is there");
     }
-    // And all places of a class in a chunk, the bank's too.
+    // All places of a class in a chunk are free too, those of the bank included.
     let beside = heap.tx(|tx| tx.alloc(8192)).expect("room");
     heap.tx(|tx| tx.free(beside)).expect("it is there");
 }

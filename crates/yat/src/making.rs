@@ -1,5 +1,6 @@
-//! Power lost while a pool is made: then it is no pool, or a whole one, whose first superblock at
-//! most is torn. And while one is made larger: then it is what it was, or what it is to be.
+//! Power lost while a pool is made, or made larger. A pool being made is no pool, or a whole one,
+//! of which at most the first superblock is torn. A pool being made larger is as before, or as it
+//! is to be.
 
 use crate::files::call::{Held, parse};
 use crate::files::tree::{self, Tree};

@@ -29,7 +29,7 @@ fn a_node_published_too_early_is_found() {
     assert_eq!(violation.step, "Append(1)");
     let lost = |&(_, _, there): &_| there == Some(false);
     assert!(violation.stores.iter().any(lost), "what is lost is named");
-    // And again, from the report alone.
+    // The report alone gives the same again.
     let recording = record(&program).unwrap();
     let crash = violation.crash.to_string().parse().unwrap();
     let again = Explorer::new(&program, &recording, Options::default())

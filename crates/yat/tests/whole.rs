@@ -221,7 +221,7 @@ fn bugs_of_records_are_found() {
     ] {
         let found = violation(bug, 0);
         println!("{found}");
-        // And again, from the report alone.
+        // The report alone gives the same again.
         let logs = Logs { bug, whole: true };
         let recording = record(&logs).unwrap();
         let crash = found.crash.to_string().parse().unwrap();

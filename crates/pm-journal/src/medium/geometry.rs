@@ -12,11 +12,11 @@ use pmfs_format::{
 /// The largest pool, blocks.
 const BLOCKS_MAX: u64 = 1 << 32;
 
-/// Open files for each line of the open table, which names who has what open.
+/// Open files for each line of the open table, which says which process has which file open.
 const FILES_PER_LINE: u64 = 2;
-/// Lines of the open table, at most: each process that ends looks through them.
+/// The most lines of the open table: each process that ends searches them.
 const OPEN_LINES_MAX: u64 = 1 << 21;
-/// And at least.
+/// The fewest lines of the open table.
 const OPEN_LINES_MIN: u64 = 16;
 /// File locks, of which there are as many as open lines, for each bucket of them.
 const FILE_LOCKS_PER_BUCKET: u64 = 4;

@@ -6,7 +6,8 @@
 //!   row lies in a row.
 //! - When the cursor's region is full, and more than a little is free in broken ones ([`PACKED`]),
 //!   the lane goes on in the fullest of those: every gap is filled, and the emptier ones become
-//!   whole again. Else it breaks a whole region near it, so that lanes seldom meet in a group.
+//!   whole again. Otherwise it breaks a whole region near it, so that lanes seldom meet in a
+//!   group.
 //! - A long run is not cut into many pieces ([`PIECES`]) while whole regions are to be had.
 //!
 //! Broken regions are found without a lock, in many groups at a time, and kept ([`Hints`]) in this

@@ -24,9 +24,9 @@ pub struct Experiment {
     pub figure: String,
     /// The finding of the source, in words and numbers.
     pub claim: String,
-    /// The sizes that the source had.
+    /// The sizes of the source's experiment.
     pub theirs: String,
-    /// Ours. Values stand in braces.
+    /// The sizes of this experiment. Values stand in braces.
     pub ours: String,
     /// The rest that a reader has to know of the method.
     #[serde(default)]

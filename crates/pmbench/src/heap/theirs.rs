@@ -38,7 +38,7 @@ impl Theirs {
         let mut command = Command::new(&program);
         command.arg(dir.join("libpmemobj")).arg(mib.to_string());
         command.env("PMEM_IS_PMEM_FORCE", "1");
-        // Also on a machine whose caches survive: all candidates flush.
+        // All candidates flush, even on a machine whose caches survive power loss.
         command.env("PMEM_NO_FLUSH", "0");
         let settings = "sds.at_create=0;prefault.at_create=1;prefault.at_open=1";
         command.env("PMEMOBJ_CONF", settings);

@@ -18,7 +18,7 @@ pub struct SaveReport {
     pub bytes: u64,
 }
 
-/// Told how many of how many bytes of the pool are done.
+/// A callback for progress: bytes of the pool that are done, and bytes in all.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 
 impl Inspector {

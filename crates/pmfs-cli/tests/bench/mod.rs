@@ -48,7 +48,7 @@ impl Bench {
         bench
     }
 
-    /// And mounted. `None`, and a word on stderr, where this machine can't mount.
+    /// A mounted pool of 64 MiB. `None`, with a message on stderr, where this machine can't mount.
     pub fn mounted(options: &[&str]) -> Option<Bench> {
         if !can_mount() {
             return None;

@@ -41,7 +41,7 @@ impl Drop for Mount {
             let _ = daemon.kill();
             let _ = daemon.wait();
         }
-        // Also where the daemon was killed, and nobody has come to it.
+        // This unmounts a killed daemon's mount too, which nobody else has removed.
         let _ = unmount(self.dir(), UnmountFlags::DETACH);
     }
 }

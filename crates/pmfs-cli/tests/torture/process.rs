@@ -119,7 +119,7 @@ impl Process {
         caller.as_ref().map(Child::id)
     }
 
-    /// Told to end at once.
+    /// Kills the process at once.
     pub fn kill(&mut self) {
         for child in [&mut self.calls, &mut self.child].into_iter().flatten() {
             child.kill().expect("kill");

@@ -25,7 +25,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Asked only by who wants to know the time of creation.
+    /// Serves statx, which the kernel sends only for a caller that wants the time of creation.
     pub(super) fn statx(&self, header: &InHeader, mut body: Body<'_>, reply: &mut Reply) -> Answer {
         let _: StatxIn = body.take()?;
         let attr = self.run(|server| server.getattr(header.nodeid))?;

@@ -80,8 +80,8 @@ impl Adapter {
         let access = access(flags);
         let made = self.run(|server| server.create(header.nodeid, name, &new, access));
         let (made, handle) = made.map_err(|refusal| match refusal {
-            // Somebody beside this mount has made it since the kernel looked. Told of
-            // that, the kernel looks again, and checks who may open it.
+            // A process beside this mount has made it since the kernel looked. ESTALE makes the
+            // kernel look again, and check the permission to open it.
             Refusal::Engine(Error::Exists) if !is_exclusive(flags) => Error::Stale.into(),
             other => other,
         })?;

@@ -1,7 +1,7 @@
-//! Gives pages of the mount's kernel back to others of the pool who ask for them
-//! (docs/adr/0008-pages-are-taken-back.md), and ends the mount's lease for who arrives
-//! (docs/adr/0015-leases.md). And it has the kernel let go of what has no name any more, and is
-//! found by one that the kernel has kept.
+//! Gives pages of the mount's kernel back to processes that ask for them
+//! (docs/adr/0008-pages-are-taken-back.md), and ends the mount's lease for an arriving process
+//! (docs/adr/0015-leases.md). It also makes the kernel forget inodes without names that the kernel
+//! has kept.
 //!
 //! A thread of its own: the kernel, told to drop a file's pages, writes dirty ones back
 //! by requests to the workers, and waits for pages that READs are about to fill. So

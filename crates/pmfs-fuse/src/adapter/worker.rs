@@ -349,7 +349,7 @@ mod tests {
         guard(opcode, || adapter.dispatch(opcode, &header, body, reply))
     }
 
-    /// Also after a panic requests are answered, and after the end none is.
+    /// Goal: requests are answered after a panic too, and none is after the end.
     #[test]
     fn panics_and_errors_become_numbers() {
         let dir = crate::temporary::dir();

@@ -3,8 +3,8 @@
 //! The kernel turns an append into an offset, by the size that it was told last, and tells only
 //! that the file was opened with O_APPEND. `pwritev2(2)` can ask for the other thing (RWF_APPEND,
 //! RWF_NOAPPEND), of which FUSE says nothing. That does no harm while only this mount's kernel has
-//! changed the file's size: its offset is the end. Else the caller's system call is read while it
-//! waits in it ([`Caller::appends`]).
+//! changed the file's size: its offset is the end. Otherwise the caller's system call is read while
+//! the caller waits in it ([`Caller::appends`]).
 
 use pmfs::{Error, Ino, Result};
 

@@ -70,7 +70,7 @@ pub(crate) fn mkdir(room: &mut Inner, dirfd: u64, path: u64, bits: u32) -> Verdi
     );
     at_path(room, (dirfd, path), AtEnd::Name, out, |fs, place| {
         let dir = vacant(fs, &place, true)?;
-        // Of the special bits a new directory gets only the sticky one.
+        // A new directory gets only the sticky one of the special bits.
         let node = new_node(bits & 0o1777, &dir);
         done(fs.mkdir(place.dir, place.name, &node).map(drop))
     })

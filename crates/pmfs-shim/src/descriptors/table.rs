@@ -153,7 +153,7 @@ pub(crate) fn remove(number: u64) -> Option<Descriptor> {
         return Some(found);
     }
     watch_no_more(at as u32);
-    // Of two threads that close the same number, one gets it.
+    // If two threads close the same number, one of them gets it.
     let file = FILES[at].swap(0, Ordering::AcqRel);
     (file == found.file.number()).then_some(found)
 }

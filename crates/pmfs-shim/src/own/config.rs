@@ -145,8 +145,8 @@ struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Parses all lines in one pass, because every program's start pays for it. Of two lines with a
-    /// name, the first counts.
+    /// Parses all lines in one pass, because every program's start pays for it. If a name has two
+    /// lines, the first counts.
     fn of(text: &'a [u8]) -> Lines<'a> {
         let mut lines = Lines::default();
         for line in text.split(|byte| *byte == b'\n') {

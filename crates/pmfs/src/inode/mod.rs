@@ -278,7 +278,8 @@ impl Hot {
         self.0[3] = now_ns as u64;
     }
 
-    /// Also ends what the flags allow: an O_TMPFILE's first link.
+    /// Sets the count of links, and clears the flags beside it, which allow an O_TMPFILE its first
+    /// link.
     pub fn set_links(&mut self, links: u32) {
         self.0[4] = u64::from(links);
     }

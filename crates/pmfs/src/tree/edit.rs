@@ -35,7 +35,8 @@ impl Swing {
 /// The leaves that are to stand in the range.
 pub trait Leaves {
     /// The new entry for all that an entry of a node of `level` covers from `index`, if it can be
-    /// given as a whole: a hole, or a large leaf. Asked for ranges that lie wholly inside the edit.
+    /// given as a whole: a hole, or a large leaf. It is called for ranges that lie wholly inside
+    /// the edit.
     fn whole(&mut self, level: u32, index: u64) -> Result<Option<Entry>>;
 
     /// The new leaf for one block; `old` is what stands there (a hole, or a 4 KiB leaf).

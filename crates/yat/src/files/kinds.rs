@@ -76,7 +76,7 @@ pub struct Kind {
     /// It writes over what a file has: docs/adr/0031-atomic-writes.md and
     /// docs/adr/0034-times.md.
     pub overwrites: bool,
-    /// And may tear, in any mode.
+    /// The write may tear, in any mode.
     pub in_place: bool,
     /// The rule by which files take large pages.
     pub large: LargePages,

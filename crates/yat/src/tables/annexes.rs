@@ -8,7 +8,7 @@ use std::io::SeekFrom;
 
 /// More open files than the smallest tables have room for: these go into the first annex.
 const FILES: u64 = 34;
-/// And locks.
+/// More locks than the smallest tables have room for.
 const LOCKS: u64 = 17;
 
 pub(super) fn all() -> Vec<Scene> {

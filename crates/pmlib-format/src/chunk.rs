@@ -14,7 +14,8 @@ pub const GROUP_CHUNKS: u64 = 15;
 /// Bytes of a group.
 pub const GROUP_BYTES: u64 = 256;
 
-/// Kind: nothing is in it, or it belongs to a run, or to chunks of objects, that an earlier one heads.
+/// Kind: nothing is in it, or it belongs to a run, or to chunks of objects, that an earlier one
+/// heads.
 pub const KIND_FREE: u64 = 0;
 /// Kind: objects of one class, in this chunk and in those after it that the class takes.
 pub const KIND_OBJECTS: u64 = 1;
@@ -218,8 +219,8 @@ mod tests {
         }
     }
 
-    /// Goal: a place is found by a multiplication as by a division. Method: every byte of the chunks
-    /// of each class, and some behind them.
+    /// Goal: a place is found by a multiplication as by a division. Method: every byte of the
+    /// chunks of each class, and some behind them.
     #[test]
     fn places_are_found() {
         for (class, bytes) in CLASS_BYTES.into_iter().enumerate() {

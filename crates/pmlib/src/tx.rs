@@ -37,7 +37,7 @@ thread_local! {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Made {
     pub object: Object,
-    /// A run's owner. Of others, for a planted bug, the bitmap's word when the place was reserved.
+    /// A run's owner; for a planted bug, the bitmap's word when another place was reserved.
     pub word: u64,
 }
 

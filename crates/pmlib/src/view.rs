@@ -162,7 +162,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// The object at an offset, after the sequences of its chunk, and of the one with its bit, are noted.
+/// The object at an offset. The sequences of its chunk and of the one with its bit are noted
+/// before.
 fn noted_object(
     core: &Core,
     look: Look,

@@ -1,7 +1,8 @@
 //! Goal: over any history containers hold what a vector, a string, a queue and a tree of the
-//! standard library would hold. Method: random calls on two lanes of a heap, alone and in transactions, of
-//! which some fail, panic, or are cut off by a kill, and in parts of these, some of which fail;
-//! between openings, clean ones and after a kill that loses nothing (yat looks at power loss).
+//! standard library would hold. Method: random calls on two lanes of a heap, alone and in
+//! transactions, of which some fail, panic, or are cut off by a kill, and in parts of these, some
+//! of which fail; between openings, clean ones and after a kill that loses nothing (yat looks at
+//! power loss).
 //! One number makes a history again: `PMLIB_MODEL_SEED`; `PMLIB_MODEL_OPS` says how long it is.
 #![forbid(unsafe_code)]
 

@@ -83,17 +83,22 @@ pub fn shared() -> Vec<Heaps> {
         .map(|steps| workload(&objects, steps))
         .collect();
     all.push(kept_of_an_older_record());
-    // The heap grows, and the other process uses what was added.
-    let mut full = objects.clone();
-    full.push(one(0, &[Make(2, 600_000)]));
-    all.push(workload(
-        &full,
-        &[one(0, &[Make(3, 400_000)]), second(1, &[Edit(3, 1)])],
-    ));
+    all.push(grown_by_the_other());
     for heap in &mut all {
         heap.is_shared = true;
     }
     all
+}
+
+/// The heap grows, and the other process uses what was added.
+fn grown_by_the_other() -> Heaps {
+    let mut full = two_objects();
+    full.push(one(0, &[Act::Make(2, 600_000)]));
+    let steps = [
+        one(0, &[Act::Make(3, 400_000)]),
+        second(1, &[Act::Edit(3, 1)]),
+    ];
+    workload(&full, &steps)
 }
 
 /// Workloads of two processes that leave several records to a recovery that is crashed too.

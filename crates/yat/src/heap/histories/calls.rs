@@ -433,15 +433,7 @@ pub(super) fn act(heap: &Heap, lane: usize, places: &Places, call: &Call) -> Res
         Call::Take => jobs.pop().map(Answer::Maybe),
         Call::Peek => jobs.peek().map(Answer::Maybe),
         Call::Bump => in_tx(&|tx| bump(tx, places).map(Answer::Number)),
-        Call::Pair => heap.view(|view| {
-            let mut seen = vec![0; 2];
-            for (object, seen) in places.pair.into_iter().zip(&mut seen) {
-                let mut bytes = [0; 8];
-                view.read_bytes(object, 0, &mut bytes)?;
-                *seen = word(&bytes);
-            }
-            Ok(Answer::Words(seen))
-        }),
+        Call::Pair => pair(heap, places).map(Answer::Words),
         Call::All(value) => in_tx(&|tx| all(tx, places, value).map(Answer::Words)),
         Call::Fails(value) => {
             let mut tx = heap.begin_on(lane);
@@ -468,6 +460,19 @@ pub(super) fn act(heap: &Heap, lane: usize, places: &Places, call: &Call) -> Res
         Err(Error::Deadlock) => Ok(Answer::Circle),
         done => done,
     }
+}
+
+/// Both objects of the pair, as of one moment.
+fn pair(heap: &Heap, places: &Places) -> Result<Vec<u64>, Error> {
+    heap.view(|view| {
+        let mut seen = vec![0; 2];
+        for (object, seen) in places.pair.into_iter().zip(&mut seen) {
+            let mut bytes = [0; 8];
+            view.read_bytes(object, 0, &mut bytes)?;
+            *seen = word(&bytes);
+        }
+        Ok(seen)
+    })
 }
 
 pub(super) fn any_call(random: &mut Random, value: u64) -> Call {

@@ -64,11 +64,20 @@ impl View<'_> {
             // It was not durable: power may have failed since the heap was left.
             return Mark::Unknown;
         }
-        match core.mark_of(core.mem.load_cached(place)) {
-            None => Mark::Unknown,
-            Some((_, true)) if !core.is_locked(key.0) => Mark::Unknown,
-            Some((filled, true)) => Mark::Busy(filled),
-            Some((filled, false)) => Mark::Filled(filled),
+        loop {
+            let word = core.mem.load_cached(place);
+            core.mem.acquire();
+            match core.mark_of(word) {
+                None => return Mark::Unknown,
+                Some((filled, false)) => return Mark::Filled(filled),
+                Some((filled, true)) if core.is_locked(key.0) => return Mark::Busy(filled),
+                Some(_) => {}
+            }
+            core.mem.acquire();
+            // Its holder may have told of the end and opened the lock between the two looks.
+            if core.mem.load_cached(place) == word {
+                return Mark::Unknown;
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pmem::{Pmem, counters};
 use pmlib::containers::{PLog, PQueue, PStr, PString, PVec};
 use pmlib::{Error, Heap, Options, P, PmSafe, RawP, field};
+use pmlib_format::container::{VEC_NEAR, VecRaw};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 const BYTES: u64 = 1 << 20;
@@ -460,4 +461,55 @@ fn heads_of_zeros_are_empty() {
         Some(15)
     );
     assert!(PStr::short("sixteen letters!").is_none());
+}
+
+/// Goal: a damaged pointer of a vector or a text frees nothing that can't be theirs. Method: each
+/// pointer of a vector names another live object, and a text's one that is shorter.
+#[test]
+fn a_damaged_pointer_frees_no_other_object() {
+    let heap = heap();
+    let words = heap.root::<PVec<u64>>("words").unwrap();
+    let text = heap.root::<PString>("text").unwrap();
+    heap.at(words).extend(&[5; 5000]).unwrap();
+    heap.at(text).set_text(&"long ".repeat(20)).unwrap();
+    let other = heap.tx(|tx| tx.alloc(16)).unwrap();
+    let damage = |of: RawP, at: u64| {
+        heap.tx(|tx| {
+            let word = tx.edit_bytes(of.0, at, 8)?;
+            let mut old = [0; 8];
+            old.copy_from_slice(word);
+            word.copy_from_slice(&other.to_le_bytes());
+            Ok::<_, Error>(old)
+        })
+        .unwrap()
+    };
+    let is_damage = |done: Result<(), Error>| assert!(matches!(done, Err(Error::Damaged { .. })));
+    let near = std::mem::offset_of!(VecRaw, near) as u64;
+    let far = std::mem::offset_of!(VecRaw, far) as u64;
+    for at in (near..near + 8 * VEC_NEAR as u64).step_by(8).chain([far]) {
+        let old = damage(words.into(), at);
+        is_damage(heap.at(words).clear());
+        assert!(heap.read_bytes(other, 0, &mut [0]).is_ok(), "it is there");
+        heap.tx(|tx| {
+            let RawP(of) = words.into();
+            tx.edit_bytes(of, at, 8)?.copy_from_slice(&old);
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    }
+    heap.at(words).clear().unwrap();
+    // A text's offset is a part of its first word or of its second: each is tried.
+    for at in [0, 8] {
+        let mut before = [0; 16];
+        let RawP(of) = text.into();
+        heap.read_bytes(of, 0, &mut before).unwrap();
+        damage(text.into(), at);
+        let _ = heap.at(text).clear();
+        assert!(heap.read_bytes(other, 0, &mut [0]).is_ok(), "it is there");
+        heap.tx(|tx| {
+            tx.edit_bytes(of, 0, 16)?.copy_from_slice(&before);
+            Ok::<_, Error>(())
+        })
+        .unwrap();
+    }
 }

@@ -90,7 +90,13 @@ fn make(tx: &mut Tx<'_>, text: &[u8], room: u64) -> Result<TextRaw> {
 fn free(tx: &mut Tx<'_>, raw: &TextRaw, at: RawP) -> Result<()> {
     match kept_at(raw, at)? {
         Kept::Near(..) => Ok(()),
-        Kept::Far(offset, _) => inside(tx.free(offset), HEAD, at.0),
+        Kept::Far(offset, len) => {
+            // A damaged offset may be that of another object.
+            if inside(tx.size_of(offset), HEAD, at.0)? < len {
+                return damaged(HEAD, at);
+            }
+            inside(tx.free(offset), HEAD, at.0)
+        }
     }
 }
 

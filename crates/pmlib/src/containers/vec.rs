@@ -13,7 +13,7 @@ use crate::error::{Error, Result, inside};
 use crate::pointer::RawP;
 use crate::safe::{PmSafe, mix, of_text};
 use crate::tx::Tx;
-use crate::typed::{Field, read_one};
+use crate::typed::{Field, is_given_for, read_one};
 use crate::view::View;
 
 const HEAD: &str = "a vector's head";
@@ -270,6 +270,15 @@ fn extend<T: PmSafe>(tx: &mut Tx<'_>, place: Field<PVec<T>>, values: &[T]) -> Re
     Ok(index)
 }
 
+/// Frees an object of the vector's at `at`, if it is one that was given out for so many bytes: a
+/// damaged offset may be that of another object.
+fn free_segment(tx: &mut Tx<'_>, offset: u64, bytes: u64, at: RawP) -> Result<()> {
+    if !is_given_for(bytes, inside(tx.size_of(offset), SEGMENT, at.0)?) {
+        return damaged(SEGMENT, at);
+    }
+    inside(tx.free(offset), SEGMENT, at.0)
+}
+
 /// Gives back the segments behind `len` elements.
 fn truncate<T: PmSafe>(tx: &mut Tx<'_>, place: Field<PVec<T>>, len: u64) -> Result<()> {
     let at = place.place();
@@ -287,7 +296,8 @@ fn truncate<T: PmSafe>(tx: &mut Tx<'_>, place: Field<PVec<T>>, len: u64) -> Resu
         if offset == 0 {
             continue;
         }
-        inside(tx.free(offset), SEGMENT, at.0)?;
+        let bytes = count_in::<T>(segment).saturating_mul(each::<T>());
+        free_segment(tx, offset, bytes, at)?;
         if segment < VEC_NEAR {
             raw.near[segment] = 0;
         } else if kept > VEC_NEAR {
@@ -296,7 +306,7 @@ fn truncate<T: PmSafe>(tx: &mut Tx<'_>, place: Field<PVec<T>>, len: u64) -> Resu
         }
     }
     if kept <= VEC_NEAR && raw.far != 0 {
-        inside(tx.free(raw.far), HEAD, at.0)?;
+        free_segment(tx, raw.far, FAR_BYTES, at)?;
         raw.far = 0;
     }
     write_head(tx, place, raw)

@@ -171,8 +171,9 @@ pub unsafe extern "C" fn pmheap_tx_abort(tx: *mut TxHandle) -> Code {
                 open.tx.drop_part()?;
                 return open.lent.undo(&mut open.tx);
             }
-            drop(thread.open.remove(at));
-            Ok(())
+            // The heap first, so that it is dropped last.
+            let Open { _heap, tx, .. } = thread.open.remove(at);
+            Ok(tx.abort()?)
         })
     })
 }

@@ -327,13 +327,36 @@ static void processes(void)
     uint64_t object = make(heap, 64);
     pmheap_tx_t *tx = pmheap_tx_begin(heap);
     IS(tx != NULL);
+    uint64_t made = pmheap_tx_alloc(tx, 8);
+    IS(made != 0);
     pid_t child = fork();
     if (child == 0) {
         struct pmheap_stat stat;
         char bytes[8];
         FAILS(PMHEAP_E_FORKED, pmheap_read(heap, object, 0, bytes, 8));
         FAILS(PMHEAP_E_FORKED, pmheap_stat(heap, &stat));
+        struct pmheap_census census;
+        int got = 0;
+        FAILS(PMHEAP_E_FORKED, pmheap_size_of(heap, object));
+        FAILS(PMHEAP_E_FORKED, pmheap_check(heap, &census));
+        FAILS(PMHEAP_E_FORKED, pmheap_root(heap, "missing", 8, 1));
+        FAILS(PMHEAP_E_FORKED, pmheap_root_object(heap));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_begin(heap));
         FAILS(PMHEAP_E_FORKED, pmheap_tx_alloc(tx, 8));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_size_of(tx, object));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_size_of(tx, made));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_read(tx, object, 0, bytes, 8));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_edit(tx, object, 0, 8));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_write(tx, object, 0, bytes, 8));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_free(tx, made));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_free(tx, object));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_lock(tx, object));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_lock_all(tx, &object, 1));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_try_lock(tx, object, &got));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_set_root(tx, object));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_set_root(tx, made));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_root(tx, "missing", 8, 1));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_nest(tx));
         FAILS(PMHEAP_E_FORKED, pmheap_tx_commit(tx));
         FAILS(PMHEAP_E_FORKED, pmheap_close(heap));
         FAILS(PMHEAP_E_HANDLE, pmheap_close(heap));
@@ -344,6 +367,20 @@ static void processes(void)
     }
     int status = -1;
     IS(waitpid(child, &status, 0) == child && status == 0);
+    if ((child = fork()) == 0) {
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_abort(tx));
+        FAILS(PMHEAP_E_HANDLE, pmheap_tx_abort(tx));
+        _exit(0);
+    }
+    IS(waitpid(child, &status, 0) == child && status == 0);
+    OK(pmheap_tx_nest(tx));
+    if ((child = fork()) == 0) {
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_commit(tx));
+        FAILS(PMHEAP_E_FORKED, pmheap_tx_abort(tx));
+        _exit(0);
+    }
+    IS(waitpid(child, &status, 0) == child && status == 0);
+    OK(pmheap_tx_commit(tx));
     IS(pmheap_tx_alloc(tx, 8) != 0);
     OK(pmheap_tx_commit(tx));
     OK(pmheap_close(heap));

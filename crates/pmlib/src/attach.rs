@@ -22,7 +22,7 @@ use pmshare::lock_bytes::{BYTE_POOL, holder_pid};
 use pmshare::{Share, rescue};
 
 use crate::check::Key;
-use crate::engine::Core;
+use crate::engine::{Core, Counted};
 use crate::error::{Error, Result};
 use crate::heap::{Options, read_header, set_word};
 use crate::layout::{Places, Spans};
@@ -180,6 +180,7 @@ impl Core {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             reader,
             is_open: false,
+            _counted: Counted::new(),
         }
     }
 

@@ -7,7 +7,7 @@
 //! lane's, the holder closes it (`crates/pmlib/src/lane.rs`).
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -60,6 +60,33 @@ pub(crate) struct Core {
     pub reader: Option<Reader>,
     /// It was opened, and is not only looked at as it stands.
     pub is_open: bool,
+    /// Counts it among those of the process.
+    pub _counted: Counted,
+}
+
+/// Heaps that this process has.
+static HEAPS: AtomicU64 = AtomicU64::new(0);
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Counted(());
+
+impl Counted {
+    pub fn new() -> Counted {
+        HEAPS.fetch_add(1, Ordering::Relaxed);
+        Counted(())
+    }
+
+    /// How many there are.
+    pub fn heaps() -> u64 {
+        HEAPS.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        HEAPS.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Deref for Core {
@@ -91,12 +118,21 @@ impl Core {
         Ok(())
     }
 
+    /// Whether this process opened it.
+    ///
+    /// # Errors
+    /// `Forked`: it is a copy of the one that did.
+    pub fn test_process(&self) -> Result<()> {
+        match pmem::life::number() == self.life {
+            true => Ok(()),
+            false => Err(Error::Forked),
+        }
+    }
+
     /// The cause why this process may not use it.
     #[cold]
     fn refuse(&self) -> Result<()> {
-        if pmem::life::number() != self.life {
-            return Err(Error::Forked);
-        }
+        self.test_process()?;
         if let (false, Some(offset)) = (self.is_broken(), self.mem.failed()) {
             // One who only reads may have met what the heap has lost at its end.
             self.look()?;

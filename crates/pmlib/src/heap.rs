@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::attach::{self, Entrance};
 use crate::check::split_mix;
-use crate::engine::Core;
+use crate::engine::{Core, Counted};
 use crate::error::{Error, Result, in_object};
 use crate::lane::{GROUP_WORDS, group_check};
 use crate::layout::{CHUNKS_MAX, Places, Span, Spans, possible};
@@ -41,7 +41,8 @@ pub struct Options {
     /// 4,094.
     pub processes: u32,
     /// Bytes to which it may grow; 0: 1 TiB in a file, and not at all on a device or in memory.
-    /// Address space for 1 TiB is kept, or for what the process may have.
+    /// Address space for 1 TiB is kept, or for what the process may have; by a process that has 32
+    /// heaps already for a half of that, and so on, but never for less than this.
     pub max: u64,
     /// The seed of the heap's name and of its records' checks; 0: chance.
     pub seed: u64,
@@ -50,6 +51,12 @@ pub struct Options {
     /// Open a heap that was in use in this boot by another name, or a copy of one: its last user is
     /// known to be gone.
     pub adopt: bool,
+}
+
+/// Address space for one more heap of a process that has so many: together they ask for less than
+/// 64 TiB, and a process has 128.
+fn room_bytes(heaps: u64) -> u64 {
+    ROOM_BYTES >> (heaps / 32).min(ROOM_BYTES.ilog2().into())
 }
 
 impl Options {
@@ -69,7 +76,7 @@ impl Options {
     pub(crate) fn mapping(&self) -> MapOptions {
         MapOptions {
             // Others may make it longer than this process would.
-            reserve: ROOM_BYTES.max(self.max),
+            reserve: room_bytes(Counted::heaps()).max(self.max),
             ..self.map
         }
     }

@@ -66,9 +66,10 @@ impl OpenTx<'_> {
     /// Begins a part that can fail by itself, in the part that is open if there is one.
     ///
     /// # Errors
-    /// `Ended`.
+    /// `Ended`; a heap that can't be used.
     pub fn begin_part(&mut self) -> Result<()> {
         let tx = self.tx.as_ref().ok_or(Error::Ended)?;
+        tx.core().enter()?;
         self.parts.push(tx.work.plan.clone());
         Ok(())
     }
@@ -76,9 +77,10 @@ impl OpenTx<'_> {
     /// Ends the innermost open part. It happens with the rest.
     ///
     /// # Errors
-    /// `NoPart`; `Ended`.
+    /// `NoPart`; `Ended`; `Forked`.
     pub fn keep_part(&mut self) -> Result<()> {
-        self.tx.as_ref().ok_or(Error::Ended)?;
+        let tx = self.tx.as_ref().ok_or(Error::Ended)?;
+        tx.core().test_process()?;
         self.parts.pop().ok_or(Error::NoPart)?;
         Ok(())
     }
@@ -86,9 +88,10 @@ impl OpenTx<'_> {
     /// Ends the innermost open part. Nothing of it has happened, but for locks, which stay.
     ///
     /// # Errors
-    /// `NoPart`; `Ended`.
+    /// `NoPart`; `Ended`; `Forked`.
     pub fn drop_part(&mut self) -> Result<()> {
         let tx = self.tx.as_mut().ok_or(Error::Ended)?;
+        tx.core().test_process()?;
         tx.restore(self.parts.pop().ok_or(Error::NoPart)?);
         Ok(())
     }
@@ -99,6 +102,17 @@ impl OpenTx<'_> {
         match self.tx {
             Some(_) => self.parts.len(),
             None => 0,
+        }
+    }
+
+    /// Ends the transaction: nothing of it has happened. So does a drop.
+    ///
+    /// # Errors
+    /// `Forked`: it is the parent's.
+    pub fn abort(self) -> Result<()> {
+        match &self.tx {
+            Some(tx) => tx.core().test_process(),
+            None => Ok(()),
         }
     }
 

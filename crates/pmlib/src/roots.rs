@@ -209,7 +209,14 @@ impl Tx<'_> {
             return kind.object(name, &found);
         }
         let object = self.alloc(kind.size)?;
-        let place = self.alloc(HEAD_BYTES + len as u64)?;
+        let place = match self.alloc(HEAD_BYTES + len as u64) {
+            Ok(place) => place,
+            Err(error) => {
+                // The transaction may go on: nobody would know of the object.
+                self.free(object)?;
+                return Err(error);
+            }
+        };
         let mut head = NamedRaw {
             next: self.names()?,
             left: count + 1,

@@ -396,6 +396,7 @@ impl<'h> Tx<'h> {
     /// # Errors
     /// `NoObject`.
     pub fn size_of(&self, object: impl Into<RawP>) -> Result<u64> {
+        self.core.enter()?;
         let RawP(offset) = object.into();
         Ok(self.object(offset)?.size())
     }
@@ -453,6 +454,7 @@ impl<'h> Tx<'h> {
     /// # Errors
     /// `NoObject`.
     pub fn set_root(&mut self, offset: u64) -> Result<()> {
+        self.core.enter()?;
         if offset != 0 {
             self.object(offset)?;
         }

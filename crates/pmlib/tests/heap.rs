@@ -616,3 +616,42 @@ fn large_objects_share_chunks() {
         "of another size, and of its type"
     );
 }
+
+/// Goal: a root that can't be made leaves nothing behind, also if its error is dropped. Method: a
+/// heap with room for the object, and none for its name.
+#[test]
+fn a_root_without_room_for_its_name_leaves_nothing() {
+    let heap = Heap::private(1 << 20, &Options::default()).unwrap();
+    heap.tx(|tx| tx.alloc(32)).unwrap();
+    while heap.tx(|tx| tx.alloc(65_536)).is_ok() {}
+    let before = heap.check().unwrap();
+    heap.tx(|tx| {
+        let made = tx.root::<[u64; 4]>("a name of another class");
+        assert!(matches!(made, Err(Error::Full { .. })), "{made:?}");
+        Ok::<_, Error>(())
+    })
+    .unwrap();
+    assert_eq!(heap.check().unwrap(), before);
+}
+
+/// Goal: a process may have as many heaps as it likes. Method: more than its addresses have room
+/// for at 1 TiB each, and then some memory.
+#[test]
+fn a_process_has_many_heaps() {
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let heap = |nth: u64| {
+        let heap = Heap::create(
+            &dir.path().join(nth.to_string()),
+            1 << 20,
+            &Options::default(),
+        );
+        heap.unwrap_or_else(|error| panic!("{nth}: {error}"))
+    };
+    let heaps: Vec<Heap> = (0..200).map(heap).collect();
+    for heap in [&heaps[0], &heaps[199]] {
+        heap.grow(2 << 20).unwrap();
+        heap.tx(|tx| tx.alloc(1 << 20)).unwrap();
+    }
+    let memory = vec![1u8; 64 << 20];
+    assert!(memory.iter().all(|&byte| byte == 1));
+}

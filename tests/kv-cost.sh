@@ -1,0 +1,47 @@
+#!/bin/bash
+# Instructions of a key-value engine's calls: what a run of more calls has more, by callgrind.
+# kv-cost.sh CALLS, the release build of the example `calls` of crates/pmkv. A bound that is passed
+# is an error.
+set -eu
+calls=$1
+command -v valgrind >/dev/null || {
+    echo "skipped: no valgrind" >&2
+    exit 0
+}
+work=$(mktemp -d /dev/shm/kv-cost.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM HUP
+few=1000 many=3000
+
+# collected OPERATION COUNT: instructions of a run.
+collected() {
+    # callgrind can't keep as much address space as a heap asks for where there is no limit.
+    (ulimit -v 33554432 && exec valgrind --tool=callgrind --callgrind-out-file="$work/out" "$calls" "$1" "$2") 2>"$work/log" || {
+        cat "$work/log" >&2
+        exit 1
+    }
+    sed -n 's/.*Collected : \([0-9]*\).*/\1/p' "$work/log"
+}
+
+late=0
+# row BOUND OPERATION TITLE
+row() {
+    local base more each
+    base=$(collected "$2" "$few")
+    more=$(collected "$2" "$many")
+    each=$(((more - base) / (many - few)))
+    printf '| %s | %d |\n' "$3" "$each"
+    if [ "$each" -gt "$1" ]; then
+        echo "kv-cost: more than $1" >&2
+        late=1
+    fi
+}
+
+echo '| call, key of 16 and value of 64 bytes | instructions |'
+echo '|---|---|'
+row "${PUT_NEW:-9999}" put-new 'put of a new key'
+row "${PUT_OVER:-9999}" put-over 'put over an old value'
+row "${GET:-9999}" get 'get'
+row "${GET_MISSING:-9999}" get-missing 'get of a key that is not there'
+row "${DELETE:-9999}" delete 'delete'
+exit "$late"

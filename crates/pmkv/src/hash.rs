@@ -1,11 +1,13 @@
 //! The hash engine's calls.
 
+use std::cell::Cell;
+
 use pmlib::Heap;
 use pmlib::ground::Ground;
 use pmlib_format::kv::{KvHeadRaw, STATE_DELETE, STATE_LIVE, STATE_PUT};
 
 use crate::error::{Error, Result};
-use crate::index::{Directory, Found, Group, chunk_word};
+use crate::index::{Directory, Found, Group, Located, chunk_word};
 use crate::iter::Entries;
 use crate::key::{KeyHash, line_at};
 use crate::places::{Place, Pools};
@@ -15,6 +17,25 @@ use crate::slot::Slot;
 
 /// The fingerprint of an engine's head among named roots: `PMKVHEAD`.
 const FINGERPRINT: u64 = u64::from_le_bytes(*b"PMKVHEAD");
+
+/// A thread keeps its buffer for old values up to so many bytes.
+const KEPT_BYTES: usize = 64 << 10;
+
+thread_local! {
+    /// The buffer for old values, while no call has it.
+    static OLD_VALUE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Has a call use this thread's buffer for an old value.
+fn with_old_value<T>(body: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    let mut value = OLD_VALUE.try_with(Cell::take).unwrap_or_default();
+    let done = body(&mut value);
+    if value.capacity() <= KEPT_BYTES {
+        // A thread that ends keeps none.
+        let _ = OLD_VALUE.try_with(|kept| kept.set(value));
+    }
+    done
+}
 
 /// A hash engine of a heap: keys in no order.
 ///
@@ -173,16 +194,28 @@ impl<'h> Hash<'h> {
         value: &[u8],
         is_right: impl Fn(Option<&[u8]>) -> bool,
     ) -> Result<bool> {
+        with_old_value(|old_value| self.put_over(key, value, old_value, is_right))
+    }
+
+    fn put_over(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        old_value: &mut Vec<u8>,
+        is_right: impl Fn(Option<&[u8]>) -> bool,
+    ) -> Result<bool> {
         let bytes = record::taken(key, value)?;
         self.ground.enter_to_change()?;
         let mem = self.ground.mem();
         let _window = mem.window();
         let hash = self.hash_of(key);
-        self.prefetch(hash);
+        let mut first = self.prefetch(hash);
         let place = self.take(bytes)?;
-        let mut old_value = Vec::new();
         loop {
-            let done = self.try_put(hash, key, value, place, &mut old_value, &is_right);
+            let group = self.lock_from(hash, first.take());
+            let done = group.and_then(|group| {
+                self.try_put(&group, hash, (key, value), place, old_value, &is_right)
+            });
             match done {
                 Ok(Tried::Full(full)) => {
                     if let Err(error) = self.split(hash, &full) {
@@ -219,32 +252,31 @@ impl<'h> Hash<'h> {
         Ok(())
     }
 
-    /// Asks for the lines in which a key may be.
-    fn prefetch(&self, hash: KeyHash) {
-        if let Ok(located) = self.locate(hash) {
-            let group = hash.group(&self.shape);
-            for line in hash.lines(&self.shape) {
-                let at = line_at(located.chunk, group, line);
-                self.ground.mem().prefetch_if_there(at);
-            }
+    /// Asks for the lines in which a key may be; answers its chunk.
+    fn prefetch(&self, hash: KeyHash) -> Option<Located> {
+        let located = self.locate(hash).ok()?;
+        let group = hash.group(&self.shape);
+        for line in hash.lines(&self.shape) {
+            let at = line_at(located.chunk, group, line);
+            self.ground.mem().prefetch_if_there(at);
         }
+        Some(located)
     }
 
     fn try_put(
         &self,
+        group: &Group<'_>,
         hash: KeyHash,
-        key: &[u8],
-        value: &[u8],
+        (key, value): (&[u8], &[u8]),
         place: Place,
         old_value: &mut Vec<u8>,
         is_right: &impl Fn(Option<&[u8]>) -> bool,
     ) -> Result<Tried> {
-        let group = self.lock(hash)?;
-        let old = self.find(&group, hash, key, old_value)?;
+        let old = self.find(group, hash, key, old_value)?;
         if !is_right(old.map(|_| &old_value[..])) {
             return Ok(Tried::Not);
         }
-        let Some((line, at)) = self.free_slot(&group, hash, old.as_ref()) else {
+        let Some((line, at)) = self.free_slot(group, hash, old.as_ref()) else {
             return Ok(Tried::Full(group.located));
         };
         let head = Head {
@@ -259,7 +291,7 @@ impl<'h> Hash<'h> {
         let slot = Slot::new(place.offset, place.instance, hash.in_slot());
         let moved =
             old.is_some_and(|old| old.line != line) && !planted!("bug-next-version-in-other-line");
-        self.publish(&group, place, &staged, (at, slot), old.as_ref(), moved)?;
+        self.publish(group, place, &staged, (at, slot), old.as_ref(), moved)?;
         let dropped = old.filter(|old| self.free(old.slot));
         Ok(Tried::Done(dropped.map(|old| old.slot.place())))
     }
@@ -334,7 +366,8 @@ impl<'h> Hash<'h> {
         let _window = self.ground.mem().window();
         let hash = self.hash_of(key);
         let group = self.lock(hash)?;
-        let Some(old) = self.find(&group, hash, key, &mut Vec::new())? else {
+        let found = with_old_value(|value| self.find(&group, hash, key, value))?;
+        let Some(old) = found else {
             return Ok(false);
         };
         self.clear_slots(&group, &[(old.at, old.slot)])?;
@@ -459,5 +492,5 @@ enum Tried {
     /// The key is not as expected.
     Not,
     /// There is no slot for it in this chunk.
-    Full(crate::index::Located),
+    Full(Located),
 }

@@ -202,8 +202,17 @@ impl<'h> Hash<'h> {
     /// Locks a key's group, in a write window, and has it be settled.
     #[inline]
     pub(crate) fn lock(&self, hash: KeyHash) -> Result<Group<'h>> {
+        self.lock_from(hash, None)
+    }
+
+    /// Locks a key's group as [`Hash::lock`] does; the directory has said `first` before.
+    #[inline]
+    pub(crate) fn lock_from(&self, hash: KeyHash, mut first: Option<Located>) -> Result<Group<'h>> {
         loop {
-            let located = self.locate(hash)?;
+            let located = match first.take() {
+                Some(located) => located,
+                None => self.locate(hash)?,
+            };
             let locked = self.ground.lock(located.chunk);
             if !self.is_still(&located) {
                 continue;

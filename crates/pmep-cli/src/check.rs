@@ -99,6 +99,10 @@ fn on_data(
             part: "the same, held out: five fits, by configuration",
             goals: study::cross_validated(&rows, numbers),
         });
+        parts.push(Part {
+            part: "one model by the other",
+            goals: vec![study::events(&rows, numbers)?],
+        });
     }
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! Measured points as a fit and a judgement take them.
 
+use pmep::analytic::predict;
 use pmep::device::Numbers;
 use pmep::fit::{FOLDS, Point, fit, fold, weight};
 use pmep::pattern::{Machine, Pattern};
 use pmep::points::{Question, answer};
-use pmep::score::{Scored, Verdict, judge};
+use pmep::score::{Scored, Statistic, Verdict, judge, quantile};
+use pmep::sim::Sim;
 
 use crate::table::Row;
 
@@ -101,6 +103,43 @@ fn scored(row: &Row, numbers: &Numbers, scale: f64) -> Scored {
 pub fn goals(rows: &[Row], numbers: &Numbers, scale: f64) -> Vec<Verdict> {
     let all: Vec<Scored> = rows.iter().map(|row| scored(row, numbers, scale)).collect();
     judge(&all)
+}
+
+/// Bytes that the event model moves for each pattern.
+const EVENT_BYTES: u64 = 16 << 20;
+
+/// The event model beside the closed forms, over the patterns of the sweep: the median of their
+/// relative difference, in percent.
+///
+/// # Errors
+/// None is known.
+pub fn events(rows: &[Row], numbers: &Numbers) -> pmep::Result<Verdict> {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut errors = Vec::new();
+    for row in rows.iter().filter(|row| row.tier == "C") {
+        let Ok(Question::Bandwidth(pattern, machine)) = &row.question else {
+            continue;
+        };
+        let name = format!("{pattern:?} {machine:?}");
+        if !seen.insert(name) {
+            continue;
+        }
+        let threads = u64::from(pattern.threads);
+        let accesses = (EVENT_BYTES / pattern.access).clamp(16 * threads, 20_000);
+        let events = Sim::new(numbers, machine).measure(pattern, accesses)?;
+        let forms = predict(numbers, pattern, machine).bandwidth_gib_s;
+        errors.push((events / forms - 1.0).abs() * 100.0);
+    }
+    errors.sort_by(f64::total_cmp);
+    let got = quantile(&errors, 0.5);
+    Ok(Verdict {
+        name: "events by closed forms".to_owned(),
+        statistic: Statistic::Median,
+        rows: errors.len(),
+        got,
+        limit: 5.0,
+        met: got.is_some_and(|got| got <= 5.0),
+    })
 }
 
 /// The goals on rows of which each is predicted by a fit that has not seen its configuration.

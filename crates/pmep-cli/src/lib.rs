@@ -47,6 +47,14 @@ A trace is text, a line an access, in the order of time:
 
 Example: 0 0 nt 0x1000 256")]
     Replay(Replay),
+    /// Name the change to a trace that gains most: flush instruction, size of accesses, streams
+    #[command(after_help = "\
+The trace runs as fast as its streams can; its times only order it. Each change is tried by itself.")]
+    Advise(Replay),
+    /// Tell how well this machine's memory can stand for a device's
+    #[command(after_help = "\
+Exit codes: 0 it can, 1 this machine is slower than the device somewhere, 2 wrong input.")]
+    Doctor(Doctor),
     /// Fit a device's numbers to measured points: the same points, the same bytes
     Fit(Fit),
     /// Check the model: against its own rules, and with --data against measurements
@@ -115,11 +123,22 @@ pub struct Predict {
     pub json: bool,
 }
 
-/// `pmep replay`
+/// `pmep replay` and `pmep advise`
 #[derive(Args)]
 pub struct Replay {
     /// The trace; `-` is stdin
     pub trace: PathBuf,
+    /// The machine
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmep doctor`
+#[derive(Args)]
+pub struct Doctor {
     /// The machine
     #[command(flatten)]
     pub machine: MachineArgs,

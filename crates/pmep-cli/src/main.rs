@@ -4,8 +4,10 @@
 //! `pmep: <place>: <cause>; <way out>`. Exit codes: 0 done, 1 a goal is missed, 2 wrong input.
 #![forbid(unsafe_code)]
 
+mod advise;
 mod check;
 mod devices;
+mod doctor;
 mod fitting;
 mod predict;
 mod replay;
@@ -24,6 +26,8 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Advise(arguments) => advise::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Fit(arguments) => fitting::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),

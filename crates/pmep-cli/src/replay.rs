@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pmep::sim::{MediaCount, Sim};
 use pmep::trace::{LINE_MAX, Step, Trace};
-use pmep::{BadInput, Result};
+use pmep::{BadInput, Device, Result};
 use pmep_cli::Replay;
 use serde::Serialize;
 
@@ -62,30 +63,35 @@ fn next_line(
     Ok(read > 0)
 }
 
-fn replay(name: &str, reader: &mut dyn BufRead, sim: &mut Sim) -> Result<(u64, f64)> {
+/// Calls `each` for every step of a trace. Returns the number of lines.
+pub fn steps(path: &Path, mut each: impl FnMut(Step) -> Result<()>) -> Result<u64> {
+    let name = path.display().to_string();
+    let mut reader: Box<dyn BufRead> = match name.as_str() {
+        "-" => Box::new(std::io::stdin().lock()),
+        _ => {
+            let file = File::open(path).map_err(|error| fault(&name, &error))?;
+            Box::new(BufReader::with_capacity(1 << 18, file))
+        }
+    };
     let mut trace = Trace::default();
     let mut line = Vec::new();
-    let mut end_ns = 0.0_f64;
     let begun = Instant::now();
     let shows = std::io::stderr().is_terminal();
-    while next_line(reader, &mut line, &trace, name)? {
+    while next_line(&mut reader, &mut line, &trace, &name)? {
         let text = String::from_utf8_lossy(&line);
         let step = trace.step(&text).map_err(|error| BadInput {
             place: format!("{name}, {}", error.place),
             ..error
         })?;
-        let done = match step {
-            Some(Step::Access(access)) => sim.access(&access)?,
-            Some(Step::Fence { stream, time_ns }) => sim.fence(stream, time_ns)?,
-            None => continue,
-        };
-        end_ns = end_ns.max(done.next_ns);
+        if let Some(step) = step {
+            each(step)?;
+        }
         let is_time = trace.lines().is_multiple_of(PROGRESS_LINES);
         if shows && is_time && begun.elapsed() > Duration::from_secs(2) {
             eprintln!("{} lines", trace.lines());
         }
     }
-    Ok((trace.lines(), end_ns))
+    Ok(trace.lines())
 }
 
 fn print(report: &Report) {
@@ -109,26 +115,32 @@ fn print(report: &Report) {
     }
 }
 
-pub fn run(arguments: &Replay) -> Outcome {
-    let device = fitting::load(&arguments.machine.device)?;
-    let machine = predict::machine(&arguments.machine, &device)?;
-    if device.plain.is_some() {
-        return Err(BadInput::new(
+/// Refuses memories that have no lines.
+pub fn has_lines(device: &Device) -> Result<()> {
+    match device.plain {
+        None => Ok(()),
+        Some(_) => Err(BadInput::new(
             "--device",
             format!("`{}` has no lines and buffers", device.name),
             "give optane-100 or optane-200",
-        ));
+        )),
     }
+}
+
+pub fn run(arguments: &Replay) -> Outcome {
+    let device = fitting::load(&arguments.machine.device)?;
+    let machine = predict::machine(&arguments.machine, &device)?;
+    has_lines(&device)?;
     let mut sim = Sim::new(&device.numbers, &machine);
-    let name = arguments.trace.display().to_string();
-    let mut reader: Box<dyn BufRead> = match name.as_str() {
-        "-" => Box::new(std::io::stdin().lock()),
-        _ => {
-            let file = File::open(&arguments.trace).map_err(|error| fault(&name, &error))?;
-            Box::new(BufReader::with_capacity(1 << 18, file))
-        }
-    };
-    let (lines, time_ns) = replay(&name, &mut reader, &mut sim)?;
+    let mut time_ns = 0.0_f64;
+    let lines = steps(&arguments.trace, |step| {
+        let done = match step {
+            Step::Access(access) => sim.access(&access)?,
+            Step::Fence { stream, time_ns } => sim.fence(stream, time_ns)?,
+        };
+        time_ns = time_ns.max(done.next_ns);
+        Ok(())
+    })?;
     let stream = |stream: u32| {
         let count = sim.count(stream);
         Stream {

@@ -48,3 +48,38 @@ fn a_trace_that_is_none_names_its_line() {
         assert!(said.contains(place) && said.lines().count() == 1, "{said}");
     }
 }
+
+/// Goal: advice names the change that gains. Method: a trace of small flushed stores at random,
+/// which whole lines make faster, and cached stores do not change at all.
+#[test]
+fn advice_names_what_gains() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("trace");
+    let mut random: u64 = 88_172_645_463_325_252;
+    let mut text = String::new();
+    for _ in 0..20_000 {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        text += &format!(
+            "0 {} clwb {} 64\n",
+            random % 8,
+            (random >> 8) % (1 << 30) / 64 * 64
+        );
+    }
+    fs::write(&path, text).unwrap();
+    let run = Command::new(env!("CARGO_BIN_EXE_pmep"))
+        .args(["advise", path.to_str().unwrap(), "--json"])
+        .output()
+        .unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+    let best = &json[1];
+    assert_eq!(best["change"], "whole lines of 256 B instead of parts");
+    assert!(best["gain"].as_f64().unwrap() > 1.5, "{json}");
+    let cached = json.as_array().unwrap().iter();
+    let cached = cached.filter(|it| it["change"] == "ntstore instead of cached stores");
+    assert!(cached.clone().count() == 1);
+    for it in cached {
+        assert_eq!(it["gain"], 1.0);
+    }
+}

@@ -134,7 +134,7 @@ pub fn run(arguments: &Replay) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     for it in &advice {
-        println!(
+        out!(
             "{:>8.2} x  {:>12.3} ms  {}",
             it.gain,
             it.time_ns / 1e6,

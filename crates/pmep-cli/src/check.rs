@@ -28,7 +28,7 @@ struct Part {
 }
 
 fn print(part: &Part) {
-    println!("{}", part.part);
+    out!("{}", part.part);
     for verdict in &part.goals {
         let mark = match verdict.met {
             true => "met   ",
@@ -40,23 +40,28 @@ fn print(part: &Part) {
             (Some(got), _) => (format!("{got:.4}"), ""),
         };
         let statistic = format!("{:?}", verdict.statistic).to_lowercase();
-        println!(
+        out!(
             "  {mark} {:<26} {statistic:<9} {got}{unit} (limit {}, {} rows)",
-            verdict.name, verdict.limit, verdict.rows
+            verdict.name,
+            verdict.limit,
+            verdict.rows
         );
     }
 }
 
 fn print_observations(all: &[Observation]) {
-    println!("observations of Izraelevitz et al. 2019");
+    out!("observations of Izraelevitz et al. 2019");
     for it in all {
         let mark = match it.met {
             true => "met   ",
             false => "MISSED",
         };
-        println!(
+        out!(
             "  {mark} {:<50} {:.4} ({} to {})",
-            it.name, it.got, it.low, it.high
+            it.name,
+            it.got,
+            it.low,
+            it.high
         );
     }
 }
@@ -66,9 +71,12 @@ fn print_speed(it: &Speed) {
         true => "met   ",
         false => "MISSED",
     };
-    println!(
+    out!(
         "  {mark} {}: {:.2} {} (limit {})",
-        it.name, it.got, it.unit, it.limit
+        it.name,
+        it.got,
+        it.unit,
+        it.limit
     );
 }
 

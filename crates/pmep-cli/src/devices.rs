@@ -65,9 +65,9 @@ fn shown(device: &Device) -> Shown<'_> {
 }
 
 fn print(device: &Device) {
-    println!("{}: {} free numbers", device.name, device.free());
+    out!("{}: {} free numbers", device.name, device.free());
     if let Some(plain) = &device.plain {
-        println!(
+        out!(
             "  not fitted: {} (within {:.0} %)",
             plain.source,
             plain.uncertainty * 100.0
@@ -80,9 +80,12 @@ fn print(device: &Device) {
             Some(share) => format!("+-{:.1} %", share * 100.0),
             None => "not fitted".to_owned(),
         };
-        println!(
+        out!(
             "  {:<20} {:>12} {:<9} {error:<11} {}",
-            entry.name, parameter.value, entry.unit, entry.meaning
+            entry.name,
+            parameter.value,
+            entry.unit,
+            entry.meaning
         );
     }
 }
@@ -97,7 +100,7 @@ pub fn run(arguments: &Devices) -> Outcome {
         devices.push(fitting::load(name)?);
     }
     if arguments.toml {
-        print!("{}", devices[0].to_toml()?);
+        out!("{}", devices[0].to_toml()?.trim_end());
     } else if arguments.json {
         let all: Vec<Shown> = devices.iter().map(shown).collect();
         crate::predict::print_json(&all)?;

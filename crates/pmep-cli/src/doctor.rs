@@ -124,9 +124,12 @@ pub fn run(arguments: &Doctor) -> Outcome {
                     true => "can   ",
                     false => "CANNOT",
                 };
-                println!(
+                out!(
                     "{mark} {:<52} here {:.1}, device {:.1} {}",
-                    it.name, it.here, it.device, it.unit
+                    it.name,
+                    it.here,
+                    it.device,
+                    it.unit
                 );
             }
         }

@@ -33,7 +33,7 @@ pub fn run(arguments: &Fit) -> Outcome {
             let place = path.display().to_string();
             BadInput::new(place, error.to_string(), "give a place that can be written")
         })?,
-        None => print!("{text}"),
+        None => out!("{}", text.trim_end()),
     }
     Ok(ExitCode::SUCCESS)
 }

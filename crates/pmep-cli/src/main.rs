@@ -4,6 +4,16 @@
 //! `pmep: <place>: <cause>; <way out>`. Exit codes: 0 done, 1 a goal is missed, 2 wrong input.
 #![forbid(unsafe_code)]
 
+/// Prints a line of the result. A reader that has read enough ends the program without an error.
+macro_rules! out {
+    ($($part:tt)*) => {{
+        use std::io::Write as _;
+        if let Err(error) = writeln!(std::io::stdout(), $($part)*) {
+            std::process::exit(i32::from(error.kind() != std::io::ErrorKind::BrokenPipe));
+        }
+    }};
+}
+
 mod advise;
 mod check;
 mod devices;

@@ -17,7 +17,7 @@ use crate::{Outcome, fitting};
 pub fn print_json<T: Serialize>(value: &T) -> Result<()> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| BadInput::new("output", error.to_string(), "report it"))?;
-    println!("{text}");
+    out!("{text}");
     Ok(())
 }
 
@@ -117,19 +117,19 @@ pub fn run(arguments: &Predict) -> Outcome {
         })?;
         return Ok(ExitCode::SUCCESS);
     }
-    println!("bandwidth  {:.3} GiB/s", prediction.bandwidth_gib_s);
-    println!("access     {:.1} ns of each thread", prediction.access_ns);
-    println!(
+    out!("bandwidth  {:.3} GiB/s", prediction.bandwidth_gib_s);
+    out!("access     {:.1} ns of each thread", prediction.access_ns);
+    out!(
         "modules    {} of {}",
         prediction.modules,
         machine.geometry.dimms()
     );
-    println!("limit      {}", why(&prediction, &pattern));
+    out!("limit      {}", why(&prediction, &pattern));
     if prediction.extrapolated {
-        println!("           extrapolated: more threads than were measured");
+        out!("           extrapolated: more threads than were measured");
     }
     if device.plain.is_some() {
-        println!("           not fitted: a memory by published figures");
+        out!("           not fitted: a memory by published figures");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -96,9 +96,9 @@ pub fn steps(path: &Path, mut each: impl FnMut(Step) -> Result<()>) -> Result<u6
 
 fn print(report: &Report) {
     let mib = |bytes: f64| bytes / 1_048_576.0;
-    println!("{} lines, {:.3} ms", report.lines, report.time_ns / 1e6);
+    out!("{} lines, {:.3} ms", report.lines, report.time_ns / 1e6);
     let row = |name: &str, count: &MediaCount| {
-        println!(
+        out!(
             "{name:<10} asked {:.3} MiB read, {:.3} MiB written; media {:.3} MiB read, {:.3} MiB written",
             mib(count.read),
             mib(count.written),
@@ -111,7 +111,7 @@ fn print(report: &Report) {
         row(&format!("stream {}", stream.stream), &stream.count);
     }
     if let Some(ratio) = report.write_ratio {
-        println!("EWR {ratio:.3}");
+        out!("EWR {ratio:.3}");
     }
 }
 

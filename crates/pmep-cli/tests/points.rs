@@ -130,6 +130,24 @@ fn numbers_have_unit_source_and_uncertainty() {
     }
 }
 
+/// Goal: a reader that went away is no error. Method: stdout is a pipe that nobody reads.
+#[test]
+fn a_reader_that_went_away_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let run = Command::new(env!("CARGO_BIN_EXE_pmep"))
+        .args(["devices", "--json"])
+        .stdout(writer)
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(0));
+    assert!(
+        run.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
+}
+
 /// The measured points beside the repository, or the place that an environment variable names.
 fn measured() -> Option<PathBuf> {
     let named = std::env::var_os("PMEP_DATA").map(PathBuf::from);

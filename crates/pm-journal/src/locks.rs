@@ -171,7 +171,6 @@ impl<'a> LockSet<'a> {
         Ok(())
     }
 
-    /// Leaves the pending commit to these locks.
     #[inline]
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     fn leave_pending(&self, pending: Option<PendingCommit>) {

@@ -20,7 +20,6 @@ use pmfs_format::journal::{
     PLACE_SHIFT, WORDS_SHIFT,
 };
 
-/// Words of an entry's data.
 const DATA_WORDS: usize = (ENTRY_DATA_BYTES / 8) as usize;
 /// Ranges of one change: a file's bytes across the end of a block.
 const RANGES_MAX: usize = 2;
@@ -209,7 +208,6 @@ fn entries(off: u64, bytes: &[u8]) -> u64 {
     (end - (off & !7)).div_ceil(ENTRY_DATA_BYTES)
 }
 
-/// The log of one transaction.
 struct Log<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,

@@ -83,7 +83,6 @@ impl<'a, P: Meaning> Lane<'a, P> {
         Lane::of(lane::Lane::at(waits, index))
     }
 
-    /// The records of a lane.
     #[inline(always)]
     pub(crate) fn of(lane: lane::Lane<'a>) -> Lane<'a, P> {
         Lane {

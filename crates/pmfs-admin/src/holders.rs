@@ -126,7 +126,6 @@ pub(crate) fn holdings(pool: &Pool) -> Vec<Holding> {
     found
 }
 
-/// The file locks.
 pub(crate) fn locked(pool: &Pool) -> Vec<Locked> {
     let records = table::records(pool);
     let shown = records.filter(|record| record.is_held() || record.is_waiting());

@@ -107,7 +107,6 @@ impl Gate {
         }
     }
 
-    /// Returns whether it is over.
     fn is_over(&self) -> bool {
         let _deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
         if self.probe.as_ref().is_some_and(FreezeProbe::held) {

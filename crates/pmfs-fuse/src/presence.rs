@@ -85,7 +85,6 @@ impl Presence {
         self.name
     }
 
-    /// The pool's file.
     pub(crate) fn file(&self) -> io::Result<File> {
         self.file.try_clone()
     }

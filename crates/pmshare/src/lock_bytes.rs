@@ -12,7 +12,6 @@ pub const BYTE_ATTACH: u64 = LOCK_BYTES;
 pub const BYTE_POOL: u64 = LOCK_BYTES + 1;
 /// Held exclusively by a process that copies the pool, which must not change meanwhile.
 pub const BYTE_FREEZE: u64 = LOCK_BYTES + 2;
-/// The slots' bytes.
 const BYTE_SLOTS: u64 = LOCK_BYTES + 16;
 
 /// The byte that the holder of a slot has locked.

@@ -297,7 +297,6 @@ impl<'a> Bitmap<'a> {
     }
 }
 
-/// Words of a region's bits.
 const WORDS: usize = REGION as usize / 64;
 type Bits = [u64; WORDS];
 

@@ -156,7 +156,6 @@ pub(super) const fn call(file: &'static str, function: &'static str, text: &'sta
     Site::new(What::Call, file, function, text)
 }
 
-/// The root of the tree.
 fn root() -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     let root = crates.and_then(Path::parent);

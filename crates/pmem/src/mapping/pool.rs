@@ -148,7 +148,6 @@ impl Pmem {
         }))
     }
 
-    /// Assembles a mapped pool.
     pub(crate) fn assemble(parts: Parts) -> Pmem {
         let base = parts.mapping.base();
         let durable = parts.medium.durability == crate::Durability::ProcessAndMsync;
@@ -306,7 +305,6 @@ impl Pmem {
         cfg!(debug_assertions) && self.growth.is_some() && off + len > self.len()
     }
 
-    /// The word at `off`.
     #[inline(always)]
     pub(crate) fn word(&self, off: u64) -> *mut u64 {
         if !self.may_have_word(off) || self.is_behind(off, 8) {
@@ -333,7 +331,6 @@ impl Pmem {
         self.base.wrapping_add(off as usize)
     }
 
-    /// `words` aligned words from `off` on.
     #[inline(always)]
     pub(crate) fn word_range(&self, off: u64, words: usize) -> *mut u64 {
         let words = words as u64;

@@ -116,7 +116,6 @@ pub fn set_fault(fault: Option<Box<dyn Fault>>) {
     IS_THERE.store(fault.is_some(), Ordering::SeqCst);
 }
 
-/// The fault that is set.
 #[inline]
 fn fault() -> Option<&'static dyn Fault> {
     if !IS_THERE.load(Ordering::Relaxed) {

@@ -6,7 +6,6 @@ use pmfs::parts::pool::Pool;
 use pmfs::types::Run;
 use std::collections::HashSet;
 
-/// The check in progress.
 pub(crate) struct Checker<'a> {
     pub(super) pool: &'a Pool,
     pub(super) report: CheckReport,

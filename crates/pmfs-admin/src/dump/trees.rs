@@ -15,7 +15,6 @@ use pmfs::{Error, Result};
 use pmfs_format::inode::TABLE_INO;
 use pmfs_format::{BLOCK_SHIFT, InodeRaw, directory::BUCKET_LINES};
 
-/// One inode.
 pub(super) fn inode(pool: &Pool, ino: Ino) -> Result<Dumped> {
     let inode = Inode::load(pool, ino)?;
     let mut shown = Dumped::default();

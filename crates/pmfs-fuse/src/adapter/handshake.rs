@@ -12,7 +12,6 @@ use pmfs_posix::mount_options::Paged;
 /// Bytes a request may carry; a larger write is cut by the kernel, in order.
 pub(super) const WRITE_MAX: u32 = 1 << 20;
 
-/// The terms of the handshake.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     /// The flags that each file is opened with, `FOPEN_*`.

@@ -10,7 +10,6 @@ const WAITS_MAX: usize = 256;
 /// The flag that a signal to the waiter sets.
 pub(super) type Interrupted = Arc<AtomicBool>;
 
-/// The waits of a mount.
 #[derive(Default)]
 pub(super) struct Waiters(Mutex<Waits>);
 

@@ -26,7 +26,6 @@ pub enum Access {
 /// Owners of range locks, by handle.
 type Owners = HashMap<u64, Vec<u64>>;
 
-/// The handles of a mount.
 #[derive(Default)]
 pub(super) struct Handles {
     last: AtomicU64,

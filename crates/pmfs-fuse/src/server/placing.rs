@@ -34,7 +34,6 @@ impl WriteKind {
     }
 }
 
-/// The place of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// To the offset that the kernel sent.

@@ -48,7 +48,6 @@ pub(crate) fn lines_for(len: usize) -> usize {
     1 + len.saturating_sub(NAME_FIRST_LINE).div_ceil(64)
 }
 
-/// The first word of a record.
 pub(crate) fn first_word(ino: Ino, kind: u8, name_len: usize) -> u64 {
     ino | (name_len as u64) << DentryRaw::name_len.shift()
         | u64::from(kind) << DentryRaw::kind.shift()
@@ -75,7 +74,6 @@ impl Encoded {
     }
 }
 
-/// All lines of a record.
 pub(crate) fn encode(ino: Ino, kind: u8, hash: u64, name: &[u8]) -> Encoded {
     let mut words = [0u64; RECORD_WORDS_MAX];
     words[0] = first_word(ino, kind, name.len());

@@ -11,7 +11,6 @@ use pm_journal::locks::{self, LockSet, line_of};
 use pmfs_format::inode::SIZE_MAX;
 use pmshare::counters::CountedRead;
 
-/// Bytes of a piece.
 const COPY_BYTES: usize = 1 << 20;
 
 impl Pool {

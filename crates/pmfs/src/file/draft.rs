@@ -6,7 +6,6 @@ use pm_journal::error::{Error, Result};
 use pm_store::FreshSet;
 use pmfs_format::BLOCK_BYTES;
 
-/// Bytes of a line.
 const LINE: usize = 64;
 
 /// A block's bytes in the making; what nobody fills in is zeros.

@@ -192,7 +192,6 @@ pub fn is_direct(tree: &Tree, found: &Found, index: u64) -> bool {
     found.level == 1 || found.slot == tree.slot && index == 0 && tree.root.height() == 0
 }
 
-/// The block of a byte offset.
 #[inline]
 pub(crate) fn block_of(offset: u64) -> u64 {
     offset / BLOCK_BYTES

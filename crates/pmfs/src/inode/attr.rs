@@ -41,7 +41,6 @@ impl Pool {
         attr.crtime_ns = cold[2] as i64;
     }
 
-    /// `getattr`.
     pub(crate) fn getattr(&self, ino: Ino) -> Result<Attr> {
         let mut attr = Attr::default();
         self.getattr_into(ino, &mut attr).map(|()| attr)

@@ -60,7 +60,6 @@ fn may_have(name: &[u8], kind: u32) -> bool {
 /// Names and values of one inode's attributes.
 pub(crate) type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The value of an attribute.
 pub(crate) fn value_of<'a>(attributes: &'a Attributes, name: &[u8]) -> Option<&'a [u8]> {
     let found = attributes.iter().find(|(key, _)| key == name);
     found.map(|(_, value)| value.as_slice())
@@ -191,7 +190,6 @@ impl Pool {
         Ok(value.to_vec())
     }
 
-    /// All names.
     pub(crate) fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
         let (_, attributes) = self.xattrs(ino)?;
         Ok(attributes.into_iter().map(|(name, _)| name).collect())

@@ -220,7 +220,6 @@ impl Pool {
         self.getattr_of(dir, found, &mut attr).map(|()| attr)
     }
 
-    /// `readlink`.
     pub(crate) fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
         self.alive()?;
         locks::read(self, ino, || {

@@ -221,7 +221,6 @@ impl Pool {
         }
     }
 
-    /// The records of a slot.
     pub(crate) fn copies_of_slot(&self, slot: u64) -> impl Iterator<Item = Record> + '_ {
         (0..self.geometry.kernel_copy_count())
             .map(|index| Record::read(self, self.geometry.kernel_copy(index)))

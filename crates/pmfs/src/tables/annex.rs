@@ -62,7 +62,6 @@ pub struct Line {
     pub annex: Option<u64>,
 }
 
-/// The first line of an annex.
 fn first_line(annex: u64) -> u64 {
     annex + LINE_BYTES
 }

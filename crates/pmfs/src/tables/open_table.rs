@@ -25,7 +25,6 @@ const PROBES: u64 = 16;
 const PROBES_IN_ANNEX: u64 = 8;
 /// Annexes of the first level.
 const FIRST_ANNEXES: u64 = 8;
-/// Levels.
 const LEVELS: u32 = 6;
 const SLOT_SHIFT: u32 = 32;
 const COUNT_SHIFT: u32 = 44;

@@ -17,7 +17,6 @@ fn go_on_at(fs: &Fs, id: u64) {
     }
 }
 
-/// The pending commit of each lock.
 fn pending_commits(fs: &Fs) -> Vec<Option<PendingCommit>> {
     let g = &fs.pool().geometry;
     let lines = (0..g.lock_count).map(|lock| g.locks + lock * LockRaw::SIZE);

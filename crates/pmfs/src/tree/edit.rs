@@ -216,7 +216,6 @@ impl Edit<'_> {
     }
 }
 
-/// All entries of a node.
 pub(crate) type Entries = [Entry; FANOUT as usize];
 
 pub(crate) const NO_ENTRIES: Entries = [Entry::HOLE; FANOUT as usize];

@@ -97,7 +97,6 @@ fn lines(pool: &Pool) -> impl Iterator<Item = (u64, Line)> + '_ {
     own.chain(more.map(move |(number, line)| (count + number, line)))
 }
 
-/// Record `index`, read from its line.
 pub(crate) fn record(pool: &Pool, index: u64, line: Line) -> Record {
     let [state, _, ino, start, end, mode, token, id] = pool.pm.read::<8>(line.off);
     Record {
@@ -242,7 +241,6 @@ impl<'a> Bucket<'a> {
         self.free(claimed.line);
     }
 
-    /// Frees a record's line.
     fn free(&self, line: Line) {
         const { assert!(FILE_LOCK_FREE == 0) };
         self.pool.free_in_table(line.off, line.annex);

@@ -16,21 +16,21 @@ use pmfs_format::runtime::{PENDING_ID_SHIFT, PENDING_REDO};
 
 const LINE_MASK: u64 = (1 << PENDING_ID_SHIFT) - 1;
 
-/// A lock's word for a transaction that is not closed durably for certain.
+/// The word of a lock that names a transaction whose closing may not be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingCommit(u64);
 
 impl PendingCommit {
-    /// For transaction `id`, whose closing entry is the journal's line `number`; `None` where these
-    /// don't fit a word.
+    /// For transaction `id`, whose closing entry is line `number` of the journal. `None` if the
+    /// numbers don't fit a word.
     #[inline]
     pub fn new(number: u64, id: u64) -> Option<PendingCommit> {
         let fits = number <= LINE_MASK && id < PENDING_REDO >> PENDING_ID_SHIFT;
         fits.then_some(PendingCommit(id << PENDING_ID_SHIFT | number))
     }
 
-    /// For transaction `id`, which has no closing entry: the last entry of its log is the journal's
-    /// line `number`.
+    /// For transaction `id` without a closing entry: the last entry of its log is line `number` of
+    /// the journal.
     #[inline]
     pub fn of_redo(number: u64, id: u64) -> Option<PendingCommit> {
         PendingCommit::new(number, id).map(|pending| PendingCommit(pending.0 | PENDING_REDO))
@@ -67,9 +67,10 @@ impl PendingCommit {
         (self.0 & !PENDING_REDO) >> PENDING_ID_SHIFT
     }
 
-    /// Returns whether the lane has gone on so far that the commit is complete. After a commit
-    /// checksum one transaction must have ended: an entry of it is durable, which shows that this
-    /// one is done. After a committed redo record it must be two: recovery applies the last two.
+    /// Returns whether the lane has continued so far that the commit is complete. After a commit
+    /// checksum one later transaction must have ended: a durable entry of it shows that this one is
+    /// complete. After a committed redo record it must be two, because recovery applies the last
+    /// two.
     #[inline]
     pub fn is_complete(self, store: &Store) -> bool {
         let lane = store.geometry.lane_of_line(self.0 & LINE_MASK);

@@ -21,27 +21,28 @@ use pmfs_format::journal::{
 };
 
 const DATA_WORDS: usize = (ENTRY_DATA_BYTES / 8) as usize;
-/// Ranges of one change: a file's bytes across the end of a block.
+/// The most ranges of one change: a file's bytes across the end of a block.
 const RANGES_MAX: usize = 2;
 
-/// Bytes that are to be stored, and where.
+/// Bytes to be stored, and their places.
 type Ranges<'a> = ArrayVec<(u64, &'a [u8]), RANGES_MAX>;
 
-/// A change of bytes in place of which nothing is logged yet. Dropping it is free.
+/// A change of bytes in place without any log yet. Dropping it is free.
 pub struct Redo<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
     ranges: Ranges<'a>,
-    /// Entries that it takes.
+    /// The count of its entries.
     count: u64,
-    /// The record is closed before the call returns.
+    /// Whether the record is closed before the call returns.
     closes: bool,
 }
 
 impl<'a> Redo<'a> {
-    /// Begins one in `lane`. The caller holds the lock of all it will change. `closes`: recovery
-    /// must not make the change again once the call has returned, because a word that it changes in
-    /// part holds bytes that others may store to without reading the lock's pending commit.
+    /// Begins a change in `lane`. The caller holds the locks of all that it will change. With
+    /// `closes`, recovery must not make the change again once the call has returned, because a word
+    /// that it changes in part has bytes that others may store to without reading the lock's
+    /// pending commit.
     #[inline]
     pub fn begin(lane: &'a Lane<'a>, closes: bool) -> Redo<'a> {
         Redo {
@@ -53,21 +54,21 @@ impl<'a> Redo<'a> {
         }
     }
 
-    /// `bytes`, at least one, are to stand at `off`.
+    /// Adds `bytes`, at least one, to be stored at `off`.
     #[inline]
     pub fn add(&mut self, off: u64, bytes: &'a [u8]) {
         self.ranges.push((off, bytes));
         self.count += entries(off, bytes);
     }
 
-    /// Returns whether its log is short enough for its lane.
+    /// Returns whether the log fits the lane.
     #[inline]
     pub fn fits(&self) -> bool {
         self.count <= committed_redo::entries_max(self.lane.log().1)
     }
 
-    /// Writes the entries and waits until they are durable. Readers wait from before this on:
-    /// recovery may make the change at any moment.
+    /// Writes the entries and waits until they are durable. Readers must wait from before this call
+    /// on, because recovery may make the change at any moment.
     ///
     /// # Errors
     /// [`crate::Error::Medium`]: the bytes to change can't be read. The log is closed, and nothing
@@ -98,7 +99,7 @@ impl<'a> Redo<'a> {
         })
     }
 
-    /// Writes the entries and flushes them; stops at one of which a word can't be read.
+    /// Writes and flushes the entries; stops at an entry whose old word can't be read.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn write(&self, id: u64) -> Result<()> {
@@ -109,7 +110,7 @@ impl<'a> Redo<'a> {
         written
     }
 
-    /// Writes them from number `head` on, and counts.
+    /// Writes the entries from number `head` on; `place` counts them, also after a failure.
     #[inline]
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     fn write_from(&self, head: u64, place: &mut u64, id: u64) -> Result<()> {
@@ -142,8 +143,8 @@ impl<'a> Redo<'a> {
         Ok(())
     }
 
-    /// Reads the lines to be changed: a bad line shows here, where nothing is committed yet; good
-    /// ones come nearer while the log is on its way.
+    /// Reads the lines to be changed. A bad line fails here, where nothing is committed yet; good
+    /// ones are prefetched while the log is written.
     #[inline]
     fn prefetch(&self) -> Result<()> {
         for &(off, bytes) in &self.ranges {
@@ -155,7 +156,8 @@ impl<'a> Redo<'a> {
         Ok(())
     }
 
-    /// The `words` words from `at` on as they are once `bytes` stand at `off`; zeros after them.
+    /// The `words` words from `at` on, as they are once `bytes` are stored at `off`, followed by
+    /// zeros.
     #[inline]
     fn data(&self, at: u64, words: usize, (off, bytes): (u64, &[u8])) -> Result<[u64; DATA_WORDS]> {
         let mut data = [0; DATA_WORDS];
@@ -183,7 +185,7 @@ impl<'a> Redo<'a> {
         Ok(data)
     }
 
-    /// The new word at `at`: the rest of a word that is changed in part stays as it is.
+    /// The new word at `at`: the rest of a word that is changed in part keeps its bytes.
     #[inline]
     fn word(&self, at: u64, off: u64, bytes: &[u8]) -> Result<u64> {
         let end = off + bytes.len() as u64;
@@ -201,7 +203,7 @@ impl<'a> Redo<'a> {
     }
 }
 
-/// Entries that a range takes.
+/// The count of entries for a range.
 #[inline]
 fn entries(off: u64, bytes: &[u8]) -> u64 {
     let end = (off + bytes.len() as u64).next_multiple_of(8);
@@ -229,7 +231,7 @@ impl Log<'_> {
     }
 }
 
-/// A change whose log is durable: it is to be made.
+/// A change whose log is durable, and which must be made.
 pub struct CommittedRedo<'a> {
     log: Log<'a>,
     ranges: Ranges<'a>,

@@ -1,4 +1,4 @@
-//! Reading a lane's log: which transaction was the last one, and how far it has come
+//! The scan of a lane's log: its last transaction, and the state of that
 //! (docs/adr/0019-log-validity.md).
 
 use crate::checksum::CommitChecksum;
@@ -12,21 +12,22 @@ use std::collections::BTreeMap;
 
 /// The state of a lane's log.
 pub struct Scan {
-    /// Greatest transaction id.
+    /// The greatest transaction id.
     pub id: u64,
-    /// Index after the last entry of that transaction.
+    /// The index behind the last entry of that transaction.
     pub(super) head: u64,
     /// Its entries of old or new words, as offsets, by place; empty if it is closed.
     pub open: Vec<u64>,
-    /// Those of the one before it, if that is a committed redo record that is not closed.
+    /// Those entries of the transaction before it, if that is a committed redo record that is not
+    /// closed.
     pub(super) before: Vec<u64>,
     /// The offset of its closing entry.
     pub(super) closing: Option<u64>,
-    /// The offset of a commit checksum, which closes it if the hash matches.
+    /// The offset of a commit checksum, which closes the transaction if the hash matches.
     pub(super) checksum: Option<u64>,
-    /// Its entries have new words.
+    /// Whether the entries have new words.
     pub redo: bool,
-    /// The entries of new words are all there.
+    /// Whether all entries of new words are there.
     pub last: bool,
 }
 
@@ -78,8 +79,8 @@ pub(super) fn scan(pm: &Pm, log: u64, entries: u64) -> Scan {
     scan
 }
 
-/// The entries of the transaction before `id` by place, if that is one of new words, all of them
-/// there and not closed.
+/// The entries by place of the transaction before `id`, if it has new words, all entries are there,
+/// and it is not closed.
 fn redo_before(pm: &Pm, log: u64, ids: &[u64], id: u64) -> Vec<u64> {
     let before = ids.iter().copied().filter(|&found| found < id).max();
     let its = (log..).step_by(64).zip(ids);
@@ -99,8 +100,8 @@ fn redo_before(pm: &Pm, log: u64, ids: &[u64], id: u64) -> Vec<u64> {
 }
 
 impl Scan {
-    /// Drops the transaction before the last one, for a log of a build that waited for the words of
-    /// each: that one is durable, and its words may have other owners since.
+    /// Drops the transaction before the last one, for a log of a build that waited for each
+    /// transaction's words: it is durable, and its words may have other owners since.
     pub fn forget_before(&mut self) {
         self.before.clear();
     }
@@ -112,8 +113,8 @@ impl Scan {
     }
 
     /// The new values of all words in the last committed redo records, each word once: others may
-    /// read them meanwhile, and must not see the older record's value of a word that the last one
-    /// has changed.
+    /// read them at the same time, and must not see the older record's value of a word that the
+    /// last one has changed.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if an entry can't be right.
@@ -128,8 +129,8 @@ impl Scan {
         Ok(words)
     }
 
-    /// Returns whether a commit checksum shows that the open transaction is done: the words that it
-    /// logged have their new values.
+    /// Returns whether a commit checksum shows that the open transaction is complete: the words
+    /// that it logged have their new values.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if an entry can't be right.

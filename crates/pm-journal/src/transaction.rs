@@ -20,10 +20,11 @@ use pmfs_format::journal::{
     KIND_UNDOS,
 };
 
-/// Lines that are noted before they are flushed: more than any call but a logged overwrite changes.
+/// The most lines that are noted before they are flushed: more than any call changes, except a
+/// logged overwrite.
 const LINES_MAX: usize = 16;
 
-/// A range whose old content stands in the log, or will before anything is stored to it.
+/// A range whose old content is in the log, or will be before a store to it.
 #[derive(Debug)]
 pub struct Logged {
     pub(super) off: u64,
@@ -34,16 +35,16 @@ pub struct Logged {
 pub struct Transaction<'a> {
     pm: &'a Pm,
     lane: &'a Lane<'a>,
-    /// The logged ranges, one an entry.
+    /// The logged ranges, one in each entry.
     ranges: ArrayVec<Header, ENTRIES_MAX>,
-    /// Words that are left in each entry.
+    /// The count of free words in each entry.
     left: ArrayVec<u8, ENTRIES_MAX>,
     /// The place of the saved copy of each KIND_DATA range, and its length in bytes.
     saved: Vec<[u64; 2]>,
 }
 
 impl<'a> Transaction<'a> {
-    /// Begins one in `lane`. The caller holds the locks of all it will log.
+    /// Begins a transaction in `lane`. The caller holds the locks of all that it will log.
     #[inline]
     #[must_use]
     pub fn begin(lane: &'a Lane<'a>) -> Transaction<'a> {
@@ -56,8 +57,8 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Puts a range into the first entry that has room: each is a line to be flushed. The changed
-    /// order does not matter, as all of it is logged before anything is stored.
+    /// Adds a range to the first entry with room, because each entry is a line to be flushed. The
+    /// order does not matter, because all of it is logged before any store.
     #[inline]
     fn push(&mut self, kind: u64, off: u64, words: u64) {
         let takes = match kind {
@@ -98,7 +99,7 @@ impl<'a> Transaction<'a> {
         Logged { off, words }
     }
 
-    /// Logs any range, in as many entries as it takes. Ends are widened to words.
+    /// Logs a range of any length, in as many entries as needed, extended to whole words.
     #[inline]
     #[must_use]
     #[cfg_attr(feature = "record", track_caller)]
@@ -130,7 +131,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    /// Writes the entries and waits until they, and all fresh writes before them, are durable.
+    /// Writes the entries and waits until they and all earlier fresh writes are durable.
     #[must_use]
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn seal(self) -> Sealed<'a> {
@@ -161,7 +162,7 @@ impl<'a> Transaction<'a> {
             }
             line[7] = id;
             if mem.failed().is_some() {
-                // The loaded words may not be those of the medium: an undo of them would be damage.
+                // The loaded words may differ from the medium's: to undo them would be damage.
                 void = true;
                 break;
             }
@@ -232,7 +233,7 @@ impl Sealed<'_> {
         }
     }
 
-    /// Notes that a line (the offset of its first byte) is to be flushed.
+    /// Notes a line (the offset of its first byte) to be flushed.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn touch(&mut self, line: u64) {
@@ -278,7 +279,7 @@ impl Sealed<'_> {
         Ok(written.map_err(|fault| self.pm.fault(fault))?)
     }
 
-    /// Puts saved bytes back into a logged range, from `from` on, past the caches.
+    /// Copies saved bytes back into a logged range, from `from` on, past the caches.
     ///
     /// # Errors
     /// [`crate::Error::Medium`]; the transaction is then left to recovery.
@@ -368,7 +369,7 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// A transaction whose changes are durable: it may be closed.
+/// A transaction whose changes are durable, and which may be closed.
 #[must_use = "a transaction that is not closed is undone by the next recovery"]
 pub struct Unclosed<'a> {
     pm: &'a Pm,

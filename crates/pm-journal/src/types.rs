@@ -3,15 +3,14 @@
 /// An inode number as users see it (`st_ino`). The root directory is 2.
 pub type Ino = u64;
 
-/// Pages of kernels that are in the way of a call.
+/// Pages of kernels that a call has met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PagesInTheWay {
     /// The inode.
     pub ino: Ino,
-    /// True if the call changes the content, so that clean pages are in the way too.
+    /// Whether the call changes the content, for which clean pages matter too.
     pub change: bool,
-    /// True if pages of this process's own mount are in the way, too, as the request goes past
-    /// them.
+    /// Whether pages of this process's own mount matter too, because the request bypasses them.
     pub own: bool,
 }
 

@@ -8,11 +8,11 @@ use crate::scan::Scan;
 use pm_store::Restore;
 use pmshare::cleaning::Undone;
 
-/// No pool lives to see so many transactions in a lane.
+/// More transactions than any lane ever has.
 const ID_MAX: u64 = 1 << 62;
 
 /// Undoes the lane's open transaction, if it has one, or applies its redo record, and sets the
-/// lane's counters. A transaction that is closed is durably so from then on.
+/// lane's counters. A closed transaction is then durably closed.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if an entry can't be right; nothing is restored then.
@@ -20,7 +20,7 @@ pub fn undo_lane(store: &Store, lane: &Lane<'_>, keep_intents: bool) -> Result<U
     undo(store, lane, &lane.scan(), keep_intents)
 }
 
-/// Undoes like [`undo_lane`], for a log that has been read.
+/// Undoes as [`undo_lane`] does, with a log that was scanned already.
 pub fn undo(store: &Store, lane: &Lane<'_>, scan: &Scan, keep_intents: bool) -> Result<Undone> {
     let (log, entries) = lane.log();
     let restore = Restore::new(&store.pm);
@@ -30,8 +30,8 @@ pub fn undo(store: &Store, lane: &Lane<'_>, scan: &Scan, keep_intents: bool) -> 
         return Err(Error::corrupt("journal entry", log));
     }
     if let Some(closing) = scan.closing {
-        // The call that closed it may not have waited for that, and the pending commit is no longer
-        // in the locks, or was lost with the power.
+        // The call that closed it may not have waited, and the locks no longer name the pending
+        // commit, or it was lost with the power.
         restore.flush(closing, 64);
         restore.barrier();
     } else if scan.checksum_matches(store)? {
@@ -41,14 +41,14 @@ pub fn undo(store: &Store, lane: &Lane<'_>, scan: &Scan, keep_intents: bool) -> 
             LogEntry::read(store, entry)?;
         }
         if !scan.redo {
-            // The words of the record before are durable only by the barrier of the last
-            // transaction, which may not have come.
+            // The words of the record before are durable only after the barrier of the last
+            // transaction, which may not have happened.
             for &entry in scan.before.iter().chain(scan.open.iter().rev()) {
                 LogEntry::read(store, entry)?.put(&restore)?;
             }
         } else {
             if scan.last {
-                // After a kill the log may be whole, and not durable yet.
+                // After a kill the log may be complete without being durable.
                 scan.open.iter().for_each(|&entry| restore.flush(entry, 64));
                 restore.barrier();
             }
@@ -72,15 +72,15 @@ pub fn undo(store: &Store, lane: &Lane<'_>, scan: &Scan, keep_intents: bool) -> 
     Ok(undone)
 }
 
-/// Returns whether others may have the lane next.
+/// Returns whether others may get the lane.
 #[inline(always)]
 pub fn may_go(lane: &Lane<'_>) -> bool {
     lane.share().pm.intact().is_ok() || is_undone(lane)
 }
 
-/// The medium has failed: half a transaction must not be what others find, so it is undone first.
-/// Records that are open then need somebody who can read the medium, so the lane stays this
-/// process's until it is gone.
+/// Undoes the lane after the medium has failed, because others must not find half a transaction.
+/// Returns whether it could: open records need a process that can read the medium, so the lane then
+/// stays this process's until its end.
 #[cold]
 fn is_undone(lane: &Lane<'_>) -> bool {
     undo_lane(lane.share(), lane, true).is_ok() && lane.intent_count() == 0
@@ -88,7 +88,7 @@ fn is_undone(lane: &Lane<'_>) -> bool {
 
 /// Closes a transaction whose commit checksum matches, durably.
 fn make_commit(store: &Store, scan: &Scan, restore: &Restore<'_>) -> Result<()> {
-    // After a kill the words may be visible, and not durable yet.
+    // After a kill the words may be visible without being durable.
     for &entry in &scan.open {
         for (off, old) in LogEntry::read(store, entry)?.ranges() {
             restore.flush(off, old.len() as u64 * 8);

@@ -1,5 +1,5 @@
-//! The allocator gives what is free in the bitmaps to lanes. [`search`] decides where blocks come
-//! from, so that regions stay whole.
+//! The allocator, which gives free blocks and inode numbers to lanes. [`search`] chooses the blocks
+//! so that regions stay whole.
 
 mod search;
 
@@ -18,7 +18,7 @@ use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::tree::FANOUT;
 
 impl<P: Meaning> Space<P> {
-    /// Allocates a run of 1 to `want` contiguous blocks; the lane knows what for.
+    /// Allocates a run of 1 to `want` contiguous blocks.
     ///
     /// # Errors
     /// [`Error::NoSpace`].
@@ -34,7 +34,7 @@ impl<P: Meaning> Space<P> {
         self.alloc_wish(lane, Wish::of(want), class, zone, purpose)
     }
 
-    /// Allocates like [`Space::alloc`], where it is best.
+    /// Allocates as [`Space::alloc`] does, at the best place for the wish.
     ///
     /// # Errors
     /// Those of [`Space::alloc`].
@@ -74,7 +74,7 @@ impl<P: Meaning> Space<P> {
         Err(Error::NoSpace)
     }
 
-    /// Gives a lane a run that was found free, in a group that is locked.
+    /// Gives a free run in a locked group to a lane.
     #[inline]
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     fn take(&self, lane: &Lane<'_, P>, map: &Bitmap<'_>, run: Run, purpose: P) -> Result<Run> {
@@ -84,8 +84,8 @@ impl<P: Meaning> Space<P> {
         Ok(run)
     }
 
-    /// Takes one block for what no tree has; `tell` writes down which one, under its group's lock,
-    /// before its bit is set.
+    /// Allocates a block that belongs to no tree. `tell` notes it under its group's lock, before
+    /// its bit is set.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn alloc_alone(&self, waits: Waits<'_>, class: Class, tell: impl Fn(u64)) -> Option<u64> {
         self.afford(waits, class, 1).ok()?;
@@ -110,8 +110,8 @@ impl<P: Meaning> Space<P> {
         }
     }
 
-    /// Allocates one block in a region, if that is broken into and has one. Moving makes the pool
-    /// no fuller.
+    /// Allocates a block in a region, if the region is broken and has a free one. A move makes the
+    /// pool no fuller, so the reserve does not matter.
     ///
     /// # Errors
     /// [`Error::NoSpace`].
@@ -125,10 +125,10 @@ impl<P: Meaning> Space<P> {
         self.take(lane, &map, run, purpose)
     }
 
-    /// Allocates exactly `want` contiguous blocks, at most a group's, wherever they are.
+    /// Allocates exactly `want` contiguous blocks, at most a group's, at any place.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if there is no such run (smaller ones may well be free).
+    /// [`Error::NoSpace`] if there is no such run; smaller ones may be free.
     pub fn alloc_whole(
         &self,
         lane: &Lane<'_, P>,
@@ -153,10 +153,10 @@ impl<P: Meaning> Space<P> {
         Err(Error::NoSpace)
     }
 
-    /// Allocates one whole, aligned 2 MiB region, if there is one.
+    /// Allocates one whole, aligned 2 MiB region.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if there is none (smaller blocks may well be free).
+    /// [`Error::NoSpace`] if there is none; smaller blocks may be free.
     pub fn alloc_region(&self, lane: &Lane<'_, P>, class: Class, purpose: P) -> Result<Run> {
         self.afford(lane.waits(), class, REGION)?;
         let map = Bitmap::blocks(lane.waits());
@@ -185,12 +185,12 @@ impl<P: Meaning> Space<P> {
         Err(Error::NoSpace)
     }
 
-    /// Allocates one whole, aligned gigabyte, group by group; `purpose` is asked for each group's
+    /// Allocates one whole, aligned gigabyte, group by group; `purpose` is called for each group's
     /// part.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if there is none; parts taken meanwhile are left to resolving the lane's
-    /// intents.
+    /// [`Error::NoSpace`] if there is none. Parts allocated before are left to the resolution of
+    /// the lane's intents.
     pub fn alloc_gigabyte(
         &self,
         lane: &Lane<'_, P>,
@@ -246,7 +246,7 @@ impl<P: Meaning> Space<P> {
         }
     }
 
-    /// Allocates an inode number; its record says so.
+    /// Allocates an inode number, which its record names.
     ///
     /// # Errors
     /// [`Error::NoInodes`].
@@ -272,7 +272,7 @@ impl<P: Meaning> Space<P> {
                 lane.intend_run(run, P::number(ino))?;
                 map.mark(run, true);
                 lane.set_inode_cursor(ino + 1);
-                // Likely the next to be made: its lock is in no cache.
+                // The next inode is likely to be created next: the line of its lock is in no cache.
                 self.pm.prefetch(line_of(self, ino + 1));
                 return Ok(ino);
             }
@@ -280,7 +280,7 @@ impl<P: Meaning> Space<P> {
         Err(Error::NoInodes)
     }
 
-    /// Frees an inode number, which a record names, and strikes that out.
+    /// Frees an inode number that a record names, and strikes it out of the record.
     pub fn free_ino(&self, lane: &Lane<'_, P>, record: u64, ino: u64) {
         let map = Bitmap::inodes(lane.waits());
         let _held = map.lock(ino);
@@ -288,8 +288,8 @@ impl<P: Meaning> Space<P> {
         lane.strike_out(record);
     }
 
-    /// A free block that has space, wherever it is, with its group locked by `lock`; for who found
-    /// none where it would be best.
+    /// A free block with space at any place, whose group `lock` locks, for a caller that found none
+    /// at a better place.
     #[cold]
     fn spaced_block<T>(&self, map: &Bitmap<'_>, take: impl Fn(Run) -> T) -> Option<T> {
         let regions = self.geometry.blocks.div_ceil(SPACED);
@@ -305,20 +305,20 @@ impl<P: Meaning> Space<P> {
         })
     }
 
-    /// Gives the spare blocks of all lanes back that nobody is in.
+    /// Frees the spare blocks of all lanes without an owner.
     pub fn free_spares(&self, waits: Waits<'_>) {
         for index in 0..self.geometry.lanes {
             if Lane::<P>::at(waits, index).spare().is_some()
                 && let Some(lane) = lane::Lane::try_claim(waits, index).map(Lane::of)
             {
-                // Without room for a record it stays what it is.
+                // Without room for a record it stays the spare block.
                 let _ = self.free_spare(&lane);
                 lane.release();
             }
         }
     }
 
-    /// Gives the spare block back.
+    /// Frees the spare block.
     ///
     /// # Errors
     /// Those of [`Lane::intend`].

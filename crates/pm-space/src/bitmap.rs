@@ -1,9 +1,9 @@
-//! Bitmaps in the runtime area, a lock line a group, nothing logged.
+//! Bitmaps in the runtime area, with a lock line for each group and no log.
 //!
-//! Every change of a bit happens under its group's lock, after the lane has written down what the
-//! bit is for ([`Lane::intend`]) or while it strikes that out; so whoever finds the lock held by a
-//! dead thread, or the record of one, can tell what became of the bit. A group is 8,192 blocks;
-//! each line of its bitmap is a 2 MiB region.
+//! A bit changes only under its group's lock, after the lane has recorded the bit's purpose
+//! ([`Lane::intend`]) or while it strikes that out. So the finder of a dead thread's lock or record
+//! can tell the state of the bit. A group is 8,192 blocks; each line of its bitmap is a 2 MiB
+//! region.
 //!
 //! [`Lane::intend`]: crate::lane::Lane::intend
 
@@ -17,7 +17,7 @@ use pmshare::rescue;
 /// Units in one line of bitmap: a 2 MiB region.
 pub const REGION: u64 = 512;
 
-/// Free space by what a leaf of a file can be, each aligned to its size. The larger ones are
+/// Free space by the sizes of a file's leaves, each aligned to its size. The larger ones are
 /// counted in the smaller ones too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreePages {
@@ -37,7 +37,7 @@ pub struct Bitmap<'a> {
 }
 
 impl<'a> Bitmap<'a> {
-    /// That of blocks.
+    /// The bitmap of blocks.
     #[inline]
     pub fn blocks(waits: impl Into<Waits<'a>>) -> Bitmap<'a> {
         let waits = waits.into();
@@ -45,7 +45,7 @@ impl<'a> Bitmap<'a> {
         Bitmap { waits, place }
     }
 
-    /// That of inode numbers.
+    /// The bitmap of inode numbers.
     #[inline]
     pub fn inodes(waits: impl Into<Waits<'a>>) -> Bitmap<'a> {
         let waits = waits.into();
@@ -75,40 +75,40 @@ impl<'a> Bitmap<'a> {
         held
     }
 
-    /// Free units of a group, at a glance.
+    /// Free units of a group, read without its lock.
     #[inline]
     pub fn group_free(&self, group: u64) -> u64 {
         let line = self.group_line(group);
         self.waits.pm.load(GroupRaw::free.of(line))
     }
 
-    /// Whole free regions of a group, at a glance.
+    /// Whole free regions of a group, read without its lock.
     #[inline]
     pub fn group_regions(&self, group: u64) -> u64 {
         let line = self.group_line(group);
         self.waits.pm.load(GroupRaw::regions.of(line))
     }
 
-    /// Returns whether any region is free as a whole, at a glance.
+    /// Returns whether any region is wholly free, read without locks.
     pub fn has_region(&self) -> bool {
         (0..self.group_count()).any(|group| self.group_regions(group) > 0)
     }
 
-    /// Free units in all, at a glance. A pool that nobody has attached may have any words there.
+    /// Free units in all, read without locks. An unattached pool may have any words there.
     pub fn free(&self) -> u64 {
         (0..self.place.group_count())
             .map(|group| self.group_free(group).min(GROUP_UNITS))
             .sum()
     }
 
-    /// Returns whether a unit is in use; one that the pool does not have is not.
+    /// Returns whether a unit is in use; `false` for one outside of the pool.
     #[inline]
     pub fn is_set(&self, unit: u64) -> bool {
         unit < self.place.units && self.waits.pm.load(self.word_off(unit)) >> (unit % 64) & 1 == 1
     }
 
-    /// Sets or clears a run inside one group, whose lock is held; adjusts its free count by the
-    /// bits that did change, and its whole regions.
+    /// Sets or clears a run inside one group, whose lock is held, and adjusts the counts of free
+    /// units and whole regions by the bits that changed.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn mark(&self, run: Run, set: bool) {
@@ -142,7 +142,7 @@ impl<'a> Bitmap<'a> {
         }
     }
 
-    /// Sets or clears units inside one region; answers how many were otherwise.
+    /// Sets or clears units inside one region. Returns how many of them changed.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     fn mark_in_region(&self, from: u64, to: u64, set: bool) -> u64 {
@@ -163,8 +163,8 @@ impl<'a> Bitmap<'a> {
         changed
     }
 
-    /// Returns whether all of the region of `unit` is free. A part that is less than a region, at
-    /// the end, never is.
+    /// Returns whether the whole region of `unit` is free; `false` for a part of a region at the
+    /// end.
     #[inline]
     pub(super) fn is_whole(&self, unit: u64) -> bool {
         let region = unit / REGION * REGION;
@@ -173,8 +173,8 @@ impl<'a> Bitmap<'a> {
             && self.region_used(region) == 0
     }
 
-    /// Counts a group's free units and regions anew: its lock was held by a dead thread, or the
-    /// pool is being walked.
+    /// Counts a group's free units and regions again, after a dead thread has held its lock, or
+    /// while the pool is rebuilt.
     #[cfg_attr(feature = "record", track_caller)]
     pub fn recount(&self, group: u64) {
         let free = self
@@ -205,7 +205,7 @@ impl<'a> Bitmap<'a> {
         (0..self.place.group_count()).map(move |group| groups + group * GroupRaw::SIZE)
     }
 
-    /// Free blocks, regions and gigabytes, at a glance.
+    /// Free blocks, regions and gigabytes, read without locks.
     pub fn free_pages(&self) -> FreePages {
         let mut free = FreePages::default();
         let mut whole = 0;
@@ -225,7 +225,7 @@ impl<'a> Bitmap<'a> {
         free
     }
 
-    /// Units of a whole region that are used, at a glance.
+    /// Units of a whole region that are in use, read without its lock.
     pub fn used_in(&self, region: u64) -> u64 {
         self.region_used_before(region, region + REGION)
     }
@@ -248,7 +248,7 @@ impl<'a> Bitmap<'a> {
             .sum()
     }
 
-    /// A group's regions, first unit and end.
+    /// The regions of a group, each as first unit and end.
     pub fn regions(&self, group: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
         let start = group * GROUP_UNITS;
         let end = (start + GROUP_UNITS).min(self.place.units);

@@ -1,4 +1,4 @@
-//! Free blocks, as a process counts on them.
+//! The count of free blocks that a process relies on.
 
 use crate::bitmap::Bitmap;
 use crate::hints::Hints;
@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 /// The right of a call to take from the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It makes the pool fuller.
+    /// The call makes the pool fuller.
     Ordinary,
-    /// It frees or replaces: it must go through on a full pool (docs/adr/0035-space.md).
+    /// The call frees or replaces blocks, and must succeed on a full pool (docs/adr/0035-space.md).
     Privileged,
 }
 
-/// The pool's blocks, to be given out; `P` is the meaning of intents.
+/// The blocks of a pool; `P` is the meaning of intents.
 pub struct Space<P> {
     share: Share,
     /// Blocks that ordinary calls may take before the free ones are counted again.
@@ -36,7 +36,7 @@ impl<P> Deref for Space<P> {
 }
 
 impl<P> Space<P> {
-    /// Makes the count of a pool; nothing is counted yet.
+    /// Creates the space of a pool, with nothing counted yet.
     pub fn new(share: Share) -> Space<P> {
         Space {
             share,
@@ -46,12 +46,12 @@ impl<P> Space<P> {
         }
     }
 
-    /// The way back.
+    /// Unwraps the attachment.
     pub fn into_share(self) -> Share {
         self.share
     }
 
-    /// Checks that a call may take `want` blocks; the reserve is not for ordinary ones.
+    /// Checks that a call may take `want` blocks; ordinary calls can't use the reserve.
     pub(super) fn afford(&self, waits: Waits<'_>, class: Class, want: u64) -> Result<()> {
         if class == Class::Privileged
             || self.budget.fetch_sub(want as i64, Ordering::Relaxed) >= want as i64
@@ -60,8 +60,8 @@ impl<P> Space<P> {
         }
         let free = Bitmap::blocks(waits).free();
         let spare = free.saturating_sub(self.geometry.reserve_blocks);
-        // Others spend too: only a quarter is taken on trust until the next count, and so little
-        // that what a few who counted long ago take amiss is not the whole reserve.
+        // Other processes allocate too: only a quarter is used without a new count, and so little
+        // that processes with an old count can't use up the reserve.
         let trust = (spare / 4).min(self.geometry.reserve_blocks / 8);
         self.budget
             .store(trust as i64 - want as i64, Ordering::Relaxed);

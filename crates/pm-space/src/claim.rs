@@ -1,4 +1,4 @@
-//! A lane for one call, and how its records end with the call.
+//! A lane claimed for one call, whose records end with the call.
 
 use crate::lane::{Lane, Meaning};
 use pm_journal::lane;
@@ -7,10 +7,11 @@ use pm_journal::undo::may_go;
 use pmshare::Member;
 use pmshare::member::Began;
 
-/// The end of a call's open records. Trees decide it, which this layer does not know.
+/// The resolution of a call's open records. It depends on the trees, which this layer does not
+/// know.
 pub trait Resolve<P>: Member<Store> {
-    /// Frees what is nobody's of all that the lane's records name. The caller holds the locks of
-    /// the inodes in them.
+    /// Frees those blocks in the lane's records that belong to no inode. The caller holds the locks
+    /// of the inodes in them.
     fn resolve(&self, lane: &Lane<'_, P>);
 }
 
@@ -54,7 +55,7 @@ impl<P: Meaning> Drop for Claim<'_, P> {
         }
         if self.lane.intent_count() > 0 {
             self.ends.resolve(&self.lane);
-            // While the records stand, recovery would count anew.
+            // Recovery would count the blocks again while the records exist.
             self.lane.store_block_count();
             self.lane.clear_intents();
         }

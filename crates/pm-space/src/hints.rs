@@ -3,13 +3,13 @@
 use crate::bitmap::REGION;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Broken regions that are kept in mind: the fullest, as many as have about so many free units.
-/// Those are many where random overwrites have left gaps of a few units everywhere; a look around
-/// is 40 us, to be spread over as many allocations.
+/// The most broken regions that are kept, the fullest first. There are many such where random
+/// overwrites have left gaps of a few units everywhere; a search takes 40 us, to be spread over as
+/// many allocations.
 const KEPT: usize = 512;
 pub(super) const KEPT_UNITS: u64 = 8192;
 
-/// A broken region as it was seen.
+/// A broken region as it was found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hint {
     /// Its first unit.
@@ -38,12 +38,12 @@ impl Hint {
 /// The broken regions that this process knows of, the fullest first.
 #[derive(Debug)]
 pub(crate) struct Hints {
-    /// Packed; 0 for none. Not in place: a pool that is attached to is moved a few times, over
-    /// stack that was never touched.
+    /// Packed hints; 0 for none. They are boxed, because a pool is moved a few times while it is
+    /// attached, over stack that was never touched.
     kept: Box<[AtomicU64]>,
     /// The first that was not taken yet.
     next: AtomicUsize,
-    /// The group to begin with when they are used up.
+    /// The group where the next search begins.
     pub(super) hand: AtomicU64,
 }
 
@@ -58,8 +58,8 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// Takes the fullest that has a run of at least `least`, and is not the region of `avoid`;
-    /// those before it are forgotten.
+    /// Takes the fullest region with a run of at least `least` units, except the region of `avoid`.
+    /// The hints before it are dropped.
     #[inline]
     pub(super) fn take(&self, least: u64, avoid: u64) -> Option<u64> {
         let suits = |hint: &Hint| hint.longest >= least && hint.region != avoid / REGION * REGION;
@@ -73,7 +73,7 @@ impl Hints {
             .map(|hint| hint.region)
     }
 
-    /// Keeps these instead.
+    /// Replaces the hints.
     pub(super) fn keep(&self, found: &[Hint]) {
         let words = found.iter().map(|hint| hint.packed());
         for (slot, word) in self.kept.iter().zip(words.chain(std::iter::repeat(0))) {

@@ -1,4 +1,4 @@
-//! Lanes with intents: a call records there its coming changes of the bitmaps.
+//! Lanes with intents: a call records its coming changes of the bitmaps there.
 
 use pm_journal::error::{Error, Result};
 use pm_journal::lane;
@@ -11,8 +11,7 @@ use std::ops::Deref;
 
 const RUN_SHIFT: u32 = 24;
 
-/// The use of a block: data spreads over the pool lane by lane, the rest stays together near its
-/// start.
+/// The use of a block. Data spreads over the pool by lanes; the rest stays together near its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zone {
     /// File data.
@@ -32,37 +31,37 @@ impl Zone {
     }
 }
 
-/// The owner that blocks are to have, or had: after a kill this decides. The layer above says which
-/// there are.
+/// The purpose of blocks: their present or future owner, by which recovery decides after a kill.
+/// The layer above defines the purposes.
 pub trait Meaning: Copy {
-    /// Blocks that nobody is to have.
+    /// Blocks that will belong to no inode.
     const SCRATCH: Self;
 
-    /// An inode number (the run's block is the number).
+    /// An inode number, which is the block of the run.
     fn number(ino: Ino) -> Self;
 
-    /// The words of its record.
+    /// The words of the purpose in a record.
     fn words(self) -> [u64; 3];
 
-    /// The one that these words say; `None` if no call writes such.
+    /// The purpose in these words; `None` if no call writes such words.
     fn from_words(words: [u64; 3]) -> Option<Self>;
 
-    /// Returns whether a call of this pool can have written it, with this run.
+    /// Returns whether a call in this pool can have written this purpose with this run.
     fn is_possible(self, run: Run, store: &Store) -> bool;
 
-    /// Returns whether an inode counts the blocks.
+    /// Returns whether the blocks count in an inode's `st_blocks`.
     fn is_counted(self) -> bool;
 
-    /// Returns whether the lane may keep such a block as its spare one.
+    /// Returns whether the lane may keep such a block as its spare block.
     fn may_be_spare(self) -> bool;
 }
 
-/// A lane of the journal, and the records in it of what its call is about to do.
+/// A lane of the journal with its intent records.
 pub struct Lane<'a, P> {
     lane: lane::Lane<'a>,
     /// Blocks that the inode at `accounted` has gained since its count was stored.
     gained: Cell<i64>,
-    /// Byte offset of the count of blocks of the inode that is worked on; 0 for none.
+    /// Byte offset of the working inode's count of blocks; 0 for none.
     accounted: Cell<u64>,
     meaning: PhantomData<P>,
 }
@@ -93,7 +92,7 @@ impl<'a, P: Meaning> Lane<'a, P> {
         }
     }
 
-    /// Spare blocks of all lanes: marked as used, and as good as free.
+    /// The count of spare blocks of all lanes, which are marked as used and count as free.
     pub fn spares(waits: impl Into<Waits<'a>>) -> u64 {
         let waits = waits.into();
         let spares = (0..waits.geometry.lanes).filter_map(|index| Self::at(waits, index).spare());
@@ -114,7 +113,7 @@ impl<'a, P: Meaning> Lane<'a, P> {
         }
     }
 
-    /// The place from which this lane searches its next block.
+    /// The place where this lane's search for a block begins.
     #[inline]
     pub fn block_cursor(&self, zone: Zone) -> u64 {
         self.share().pm.load(self.cursor_off(zone))
@@ -127,7 +126,7 @@ impl<'a, P: Meaning> Lane<'a, P> {
         self.set(self.cursor_off(zone), block);
     }
 
-    /// The place from which this lane searches its next inode.
+    /// The place where this lane's search for an inode begins.
     #[inline]
     pub fn inode_cursor(&self) -> u64 {
         self.share().pm.load(LaneRaw::inode_cursor.of(self.line()))
@@ -140,15 +139,15 @@ impl<'a, P: Meaning> Lane<'a, P> {
         self.set(LaneRaw::inode_cursor.of(self.line()), ino);
     }
 
-    /// The inode noted last.
+    /// The inode that was last noted as the working one.
     #[inline]
     pub fn working(&self) -> Ino {
         self.share().pm.load(LaneRaw::working.of(self.line()))
     }
 
-    /// This call changes the content of an inode from now on: blocks gained and lost are its own.
-    /// Recovery of the lane flushes the stores that others may have seen, and counts the inode's
-    /// blocks anew. `counted`: the place of the inode's count of blocks, or 0.
+    /// Makes an inode the working one, whose content this call changes: blocks gained and lost
+    /// count as its own. Recovery of the lane flushes stores that others may have seen, and counts
+    /// the inode's blocks again. `counted` is the place of the inode's count of blocks, or 0.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn work_on(&self, ino: Ino, counted: u64) {
@@ -156,7 +155,7 @@ impl<'a, P: Meaning> Lane<'a, P> {
         self.set(LaneRaw::working.of(self.line()), ino);
     }
 
-    /// Blocks gained and lost are nobody's again.
+    /// Ends the counting for the working inode.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn work_done(&self) {
@@ -164,7 +163,7 @@ impl<'a, P: Meaning> Lane<'a, P> {
         self.accounted.set(0);
     }
 
-    /// Counts blocks gained or lost for a purpose; those of the inode table are nobody's.
+    /// Counts blocks gained or lost for a purpose; those of the inode table count for no inode.
     #[inline]
     pub fn count_blocks(&self, purpose: P, blocks: i64) {
         if purpose.is_counted() {
@@ -172,14 +171,14 @@ impl<'a, P: Meaning> Lane<'a, P> {
         }
     }
 
-    /// Blocks of an old subtree are gone.
+    /// Counts blocks of a freed subtree as lost.
     #[inline]
     pub fn lose_blocks(&self, blocks: u64) {
         self.gained.set(self.gained.get() - blocks as i64);
     }
 
-    /// Stores the inode's count of blocks, unflushed: the contract lets it go, and recovery counts
-    /// anew.
+    /// Stores the inode's count of blocks without a flush: it may be lost, and recovery counts
+    /// again.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn store_block_count(&self) {
@@ -192,7 +191,7 @@ impl<'a, P: Meaning> Lane<'a, P> {
         }
     }
 
-    /// Intent records that are still to be had.
+    /// The count of free intent records.
     #[inline]
     pub fn room(&self) -> u64 {
         self.records() - self.intent_count()
@@ -203,10 +202,10 @@ impl<'a, P: Meaning> Lane<'a, P> {
         self.intents() + record * IntentRaw::SIZE
     }
 
-    /// Writes a record of the blocks in question, before they are touched; returns its number.
+    /// Writes a record of blocks before they are touched, and returns its number.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if the lane has no record left: the call is too scattered.
+    /// [`Error::NoSpace`] if the lane has no free record: the call is too scattered.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn intend(&self, run: u64, purpose: P) -> Result<u64> {
@@ -231,7 +230,7 @@ impl<'a, P: Meaning> Lane<'a, P> {
         self.intend(run.block << RUN_SHIFT | run.count, purpose)
     }
 
-    /// Record `record`: its first word and its purpose; `None` if struck out or unreadable.
+    /// Record `record`: its first word and its purpose; `None` if it is struck out or invalid.
     #[inline]
     pub fn intent(&self, record: u64) -> Option<(u64, P)> {
         let [run, kind, ino, index] = self.share().pm.read::<4>(self.record_off(record));
@@ -241,7 +240,7 @@ impl<'a, P: Meaning> Lane<'a, P> {
         Some((run, P::from_words([kind, ino, index])?))
     }
 
-    /// Strikes out records that no call can have written: the lane may hold anything.
+    /// Strikes out records that no call can have written, because the lane may have any content.
     pub fn strike_impossible(&self) {
         for record in 0..self.intent_count() {
             let Some((word, purpose)) = self.intent(record) else {
@@ -268,7 +267,7 @@ impl<'a, P: Meaning> Lane<'a, P> {
         }
     }
 
-    /// Replaces a record's run by the rest of it; strikes the record out at 0 blocks.
+    /// Replaces a record's run by its rest; a rest of 0 blocks strikes the record out.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn shrink(&self, record: u64, run: Run) {
@@ -279,7 +278,7 @@ impl<'a, P: Meaning> Lane<'a, P> {
         );
     }
 
-    /// Marks a record as done with.
+    /// Strikes a record out.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn strike_out(&self, record: u64) {
@@ -293,7 +292,7 @@ impl<'a, P: Meaning> Lane<'a, P> {
         self.set(IntentRaw::index.of(self.record_off(record)), cursor);
     }
 
-    /// The block that this lane has and nobody uses; it is marked as used.
+    /// The lane's spare block, which is marked as used and belongs to no inode.
     #[inline]
     pub fn spare(&self) -> Option<u64> {
         let block = self.share().pm.load(self.record_off(self.records()));
@@ -301,8 +300,8 @@ impl<'a, P: Meaning> Lane<'a, P> {
         (block != 0 && data.contains(&(block << BLOCK_SHIFT))).then_some(block)
     }
 
-    /// Takes the spare block for a leaf. It stays the spare one until the call makes another block
-    /// the spare one, or resolves its intents.
+    /// Takes the spare block for a leaf. It stays the spare block until the call replaces it or
+    /// resolves its intents.
     ///
     /// # Errors
     /// Those of [`Lane::intend`].
@@ -317,8 +316,8 @@ impl<'a, P: Meaning> Lane<'a, P> {
         Ok(Some(block))
     }
 
-    /// Makes a leaf's old block, which a record names, the spare one. Until the records are cleared
-    /// they decide what it is.
+    /// Makes a leaf's old block, which a record names, the spare block. Until the records are
+    /// cleared, they decide its state.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn keep_spare(&self, block: u64, purpose: P) {
@@ -326,7 +325,7 @@ impl<'a, P: Meaning> Lane<'a, P> {
         self.set_spare(block);
     }
 
-    /// Makes a block the spare one; 0: it has none.
+    /// Sets the spare block; 0 for none.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn set_spare(&self, block: u64) {
@@ -346,7 +345,8 @@ impl<'a, P: Meaning> Lane<'a, P> {
         })
     }
 
-    /// Clears the spare block if an open record names it: the record decides then. For resolving.
+    /// Clears the spare block if an open record names it, which then decides. Resolution calls
+    /// this.
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn doubt_spare(&self) {

@@ -24,49 +24,49 @@ use std::sync::atomic::Ordering;
 const PACKED: u64 = 64;
 /// A run is cut into at most so many pieces to fill gaps.
 const PIECES: u64 = 32;
-/// A run of this part of what is wanted is taken where it is met: to look on for a longer one costs
-/// more than another piece.
+/// A run of at least this part of the wish is taken where it is found: the search for a longer one
+/// costs more than another piece.
 const ENOUGH: u64 = 8;
-/// A region with less free than this is not worth going to.
+/// The fewest free units of a region that is worth a visit.
 const WORTH: u64 = 4;
-/// Groups whose counts are looked at together: 128 GiB of blocks.
+/// Groups whose counts are read together: 128 GiB of blocks.
 const GROUPS_COUNTED: u64 = 4096;
-/// Groups whose regions are looked at together: 2 GiB of blocks.
+/// Groups whose regions are read together: 2 GiB of blocks.
 const GROUPS_SEARCHED: usize = 64;
-/// So many of the broken regions that are kept in mind are tried, then a whole region is broken.
+/// The most hints that are tried before a whole region is broken.
 const TRIES: usize = 24;
 
-/// The blocks that are looked for.
+/// The blocks wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// Units, at most.
+    /// The most units.
     pub want: u64,
-    /// The block that they are best behind.
+    /// The block that they should follow.
     pub after: Option<u64>,
 }
 
 impl Wish {
-    /// So many, wherever they are.
+    /// A wish for `want` units, at any place.
     #[inline]
     pub fn of(want: u64) -> Wish {
         Wish { want, after: None }
     }
 
-    /// The shortest run that is worth a piece of its own.
+    /// The shortest run that is worth a piece.
     #[inline]
     fn least(&self) -> u64 {
         (self.want / PIECES).max(1)
     }
 }
 
-/// A place to look for a run in.
+/// A place to search for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// From this unit on, which is to be free.
+    /// From this unit on, if it is free.
     At(u64),
-    /// In the region of this unit, from there on, if it is broken.
+    /// In the region of this unit, from there on, if the region is broken.
     Here(u64),
-    /// In this region, if it is broken, for a run of at least so many.
+    /// In this region, if it is broken, for a run of at least as many units.
     Broken(u64, u64),
     /// In the whole regions of this group.
     Whole(u64),
@@ -75,7 +75,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Returns the group whose lock it takes.
+    /// The group whose lock is needed.
     #[inline]
     pub fn group(self) -> u64 {
         match self {
@@ -92,9 +92,8 @@ fn around(count: u64, start: u64) -> impl Iterator<Item = u64> {
 }
 
 impl<'a> Bitmap<'a> {
-    /// The places to look for a run in, best first; found out as they are asked for. Hints leave
-    /// `avoid` out, where the lane goes on with blocks for something else: these would come
-    /// between.
+    /// The places to search for a run, the best first, computed lazily. Hints exclude `avoid`, the
+    /// region where the lane allocates for another use, whose blocks would come between.
     #[inline]
     pub(super) fn places(
         self,
@@ -120,7 +119,7 @@ impl<'a> Bitmap<'a> {
             .chain(all.map(Place::Any))
     }
 
-    /// A broken region that suits.
+    /// A broken region from the hints that suits.
     #[inline]
     fn hint(&self, hints: &Hints, least: u64, avoid: u64) -> Option<u64> {
         hints.take(least, avoid).or_else(|| {
@@ -129,14 +128,14 @@ impl<'a> Bitmap<'a> {
         })
     }
 
-    /// Free units of a group outside its whole regions, at a glance.
+    /// Free units of a group outside of its whole regions, read without its lock.
     fn group_scattered(&self, group: u64) -> u64 {
         let whole = self.group_regions(group) * REGION;
         self.group_free(group).saturating_sub(whole)
     }
 
-    /// If much is free in broken regions: looks for some, and keeps the fullest that have a run of
-    /// at least `least`.
+    /// Finds broken regions if many units are free in them, and keeps the fullest with a run of at
+    /// least `least` units.
     #[cold]
     fn find_broken(&self, hints: &Hints, least: u64) {
         let hand = hints.hand.load(Ordering::Relaxed);
@@ -204,7 +203,7 @@ impl<'a> Bitmap<'a> {
         (!self.is_whole(unit)).then_some((region, to))
     }
 
-    /// Looks there for up to `want` units; the group's lock is held.
+    /// Searches the place for up to `want` units; the group's lock is held.
     #[inline]
     pub(super) fn search(&self, place: Place, want: u64) -> Option<Run> {
         match place {
@@ -237,8 +236,7 @@ impl<'a> Bitmap<'a> {
         }
     }
 
-    /// The first run of `enough` units, up to `want` of it; or else the longest of those that are
-    /// shorter.
+    /// The first run of `enough` units, up to `want` of it; or else the longest shorter run.
     #[inline]
     fn fit(&self, from: u64, to: u64, want: u64, enough: u64) -> Option<Run> {
         let mut longest: Option<Run> = None;
@@ -256,7 +254,7 @@ impl<'a> Bitmap<'a> {
         longest
     }
 
-    /// Looks in a group, whose lock is held, for exactly `want` free units in a row.
+    /// Searches a group, whose lock is held, for exactly `want` free units in a row.
     pub(super) fn search_whole(&self, group: u64, want: u64) -> Option<Run> {
         let run = self.fit_in_group(group, want)?;
         (run.count == want).then_some(run)
@@ -300,9 +298,8 @@ impl<'a> Bitmap<'a> {
 const WORDS: usize = REGION as usize / 64;
 type Bits = [u64; WORDS];
 
-/// The longest run of ones: where a run of 1 begins, of 2, of 4, and so on, and then the longest of
-/// these behind one another. A region may have hundreds of runs, which take a loop of their own
-/// each.
+/// The longest run of ones: the starts of runs of 1, of 2, of 4, and so on, and then the longest of
+/// these in a row. A region may have hundreds of runs, so that a loop over them is slow.
 fn longest_run(ones: Bits) -> u64 {
     let both = |one: Bits, other: Bits| -> Bits { std::array::from_fn(|at| one[at] & other[at]) };
     let any = |bits: &Bits| bits.iter().any(|&word| word != 0);
@@ -328,7 +325,7 @@ fn longest_run(ones: Bits) -> u64 {
     run as u64
 }
 
-/// All bits so many places lower.
+/// Moves all bits lower by as many places.
 fn lower(bits: Bits, by: usize) -> Bits {
     let (words, within) = (by / 64, by % 64);
     let word = |at: usize| bits.get(at).copied().unwrap_or(0);
@@ -345,7 +342,8 @@ fn lower(bits: Bits, by: usize) -> Bits {
 mod tests {
     use super::*;
 
-    /// The longest run is the one counted bit by bit, in patterns with runs of all lengths.
+    /// Goal: the longest run equals the one counted bit by bit, in patterns with runs of all
+    /// lengths.
     #[test]
     fn the_longest_run_is_found() {
         let counted = |ones: &Bits| {

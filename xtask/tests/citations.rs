@@ -100,7 +100,6 @@ fn no_citation_leaves_the_tree() {
         "STYLE",
         "TESTS",
         "PEERS",
-        "MODEL",
         "MONITOR",
         "INTERCEPT",
         "PMLIB",

@@ -13,7 +13,7 @@ use study::Planted;
 
 /// pmep: how fast an access pattern would be on Optane modules, and why.
 ///
-/// A model of the modules, fitted to published measurements (docs/OPTANE.md). To try it:
+/// A model of the modules, fitted to published measurements (docs/MODEL.md). To try it:
 ///
 ///   pmep predict --dimms 6 --op ntstore --pattern rand --access 256 --threads 4
 ///   pmep devices

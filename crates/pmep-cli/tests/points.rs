@@ -236,7 +236,7 @@ fn no_measured_value_is_in_the_tree() {
             }
         }
     }
-    files.push(root.join("../../docs/OPTANE.md"));
+    files.push(root.join("../../docs/MODEL.md"));
     for path in files {
         let text = fs::read_to_string(&path).unwrap();
         for word in text.split(|c: char| !(c.is_ascii_digit() || c == '.')) {

@@ -1,5 +1,7 @@
 //! Transactions.
 
+mod lanes;
+
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -7,16 +9,15 @@ use std::ops::{Deref, DerefMut};
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::chunk::{KIND_FREE, KIND_RUN, class_chunks};
 use pmlib_format::header::{NAMES_OFFSET, ROOT_OFFSET};
-use pmshare::holder::thread_tag;
 use pmshare::patrol;
 
+use self::lanes::lane_of;
 use crate::change::{Change, Freed};
 use crate::copies::Copies;
 use crate::engine::Core;
 use crate::entered::{enters, leaves};
 use crate::error::{Error, Result, in_object};
 use crate::lane::{Lane, Lease};
-use crate::locks::Patience;
 use crate::packed::{root_of, root_word};
 use crate::pointer::RawP;
 use crate::space::{Claim, Object, Place, class_of};
@@ -29,8 +30,6 @@ pub(crate) const PREFETCHED_MAX: u64 = 4 << 10;
 thread_local! {
     /// The memory of this thread's last transaction, for the next one.
     static WORK: Cell<Option<Box<Work>>> = const { Cell::new(None) };
-    /// The lane that this thread had last, and the heap's id.
-    static LANE: Cell<(u64, u32)> = const { Cell::new((0, 0)) };
 }
 
 /// An object that a transaction has made.
@@ -736,14 +735,6 @@ impl Drop for Tx<'_> {
     }
 }
 
-/// The lane of a transaction. Until it has one it holds nothing that others may wait for.
-fn lane_of<'a, 'h>(core: &'h Core, lane: &'a mut Option<Lease<'h>>) -> Result<&'a mut Lease<'h>> {
-    match lane {
-        Some(lane) => Ok(lane),
-        none => Ok(none.insert(any_lane(core)?)),
-    }
-}
-
 /// The chunk in which an object shares places.
 fn chunk_of(object: Object) -> Option<u64> {
     match object {
@@ -757,46 +748,5 @@ fn offset_of(object: Object) -> u64 {
     match object {
         Object::Shared(place) => place.offset(),
         Object::Run(first, _) => first * CHUNK_BYTES,
-    }
-}
-
-/// A lane for a thread: the one that it had last if nobody has it, or the next that is free, or its
-/// own when it is.
-fn any_lane(core: &Core) -> Result<Lease<'_>> {
-    let first = match LANE.get() {
-        (heap, last) if heap == core.id => last,
-        _ => {
-            // Threads of one process have counts one after the other.
-            let spread = thread_tag() ^ core.holder().slot << 7;
-            (spread.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32 % core.header.lanes
-        }
-    };
-    let window = core.mem.window();
-    let free = core.try_lease(first);
-    drop(window);
-    match free {
-        Some(lane) => {
-            LANE.set((core.id, first));
-            Ok(lane)
-        }
-        None => next_lane(core, first),
-    }
-}
-
-/// The next lane after `first` that is free, or that one when it is.
-#[cold]
-fn next_lane(core: &Core, first: u32) -> Result<Lease<'_>> {
-    let count = core.header.lanes;
-    let mut patience = Patience::default();
-    loop {
-        let window = core.mem.window();
-        let free = (0..count).find_map(|step| core.try_lease((first + step) % count));
-        drop(window);
-        if let Some(lane) = free {
-            LANE.set((core.id, lane.index()));
-            return Ok(lane);
-        }
-        core.enter()?;
-        core.wait_for(core.lane_owner(first), &mut patience);
     }
 }

@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 const HEAD: &str = "id,figure,machine,media,dimms,interleaved,op,pattern,access_B,stride_B,threads,power_mW,metric,rep,value,tier,note\n";
+const CHAIN: &str = "b,perma-latency,perma-6dimms,optane,6,1,\"rp_64,wp_64_cache\",custom,,,32,,throughput,1,1,A,\n";
 const ROW: &str = "a,sweep,ucsd-aep1,optane,6,1,load,rand,256,,4,15000,bandwidth,1,1,C,\n";
 
 fn pmep(arguments: &[&str]) -> Output {
@@ -44,6 +45,28 @@ fn answered_rows_are_written_and_others_counted() {
     assert!((5.0..20.0).contains(&value), "{value}");
 }
 
+/// Goal: chains are answered, and what of them is not modelled is told. Method: one row of each.
+#[test]
+fn chains_are_answered_but_for_percentiles() {
+    let dir = TempDir::new().unwrap();
+    let average = CHAIN.replace("throughput", "latency_avg");
+    let percentile = CHAIN.replace("throughput", "latency_percentile_99");
+    let beside = CHAIN.replace("p_64", "d_64");
+    let path = file(&dir, &format!("{HEAD}{CHAIN}{average}{percentile}{beside}"));
+    let out = dir.path().join("out.csv");
+    let run = predict(&path, &out);
+    let said = String::from_utf8(run.stderr).unwrap();
+    assert!(said.starts_with("2 of 4 rows are predicted"), "{said}");
+    assert!(said.contains("only the average is modelled"), "{said}");
+    assert!(said.contains("meets no module"), "{said}");
+    let text = fs::read_to_string(&out).unwrap();
+    let values: Vec<f64> = (text.lines().skip(1))
+        .map(|line| line.rsplit(',').next().unwrap().parse().unwrap())
+        .collect();
+    assert!((2e7..8e7).contains(&values[0]), "{values:?}");
+    assert!((300.0..2000.0).contains(&values[1]), "{values:?}");
+}
+
 #[test]
 fn a_fault_names_its_line_and_ends_with_2() {
     let dir = TempDir::new().unwrap();
@@ -54,6 +77,8 @@ fn a_fault_names_its_line_and_ends_with_2() {
         (ROW.replace("rand,256", "rand,0"), "line 3"),
         (ROW.replace(",6,1,load", ",0,1,load"), "line 3"),
         (ROW.replace("15000", "-1"), "line 3"),
+        (CHAIN.replace("_cache", ""), "line 3, column `op`, step 2"),
+        (CHAIN.replace(",32,", ",0,"), "line 3"),
         ("a,b\n".to_owned(), "line 3"),
         ("\"\u{0}".to_owned(), "line 3"),
     ];

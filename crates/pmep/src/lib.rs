@@ -7,6 +7,7 @@
 pub mod analytic;
 pub mod buffer;
 pub mod cache;
+pub mod chain;
 pub mod device;
 mod error;
 pub mod fit;

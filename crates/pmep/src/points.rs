@@ -2,9 +2,10 @@
 //! form answers it. A row that no form answers is told with its reason, and never guessed.
 
 use crate::analytic::{
-    Idle, Remote, amplification, idle_latency, loaded, predict, thread_mix, traffic_mix,
+    Idle, Remote, amplification, chained, idle_latency, loaded, predict, thread_mix, traffic_mix,
     write_ratio,
 };
+use crate::chain::Chain;
 use crate::device::Numbers;
 use crate::error::{BadInput, Result};
 use crate::geometry::Geometry;
@@ -116,6 +117,10 @@ pub enum Question {
     ThreadMix(Machine, u32, u32),
     /// Bandwidth (GiB/s) of threads that read this share of their bytes.
     TrafficMix(Machine, u32, f64, Remote),
+    /// Chains a second of so many threads on so many cores.
+    ChainRate(Chain, Machine, u32, u32),
+    /// Their average latency, ns.
+    ChainLatency(Chain, Machine, u32, u32),
 }
 
 /// The assumptions behind rows that do not say them.
@@ -145,7 +150,7 @@ fn number<T: std::str::FromStr>(text: &str, column: &str) -> Result<T> {
 }
 
 /// The beginning of a text, for an error.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
@@ -189,6 +194,9 @@ pub fn question(record: &Record, assumed: Assumed) -> Result<Answerable> {
         return Ok(Err(
             "the memory is not Optane: these forms have lines and buffers",
         ));
+    }
+    if record.pattern == "custom" {
+        return chain(record, assumed);
     }
     match record.figure.as_str() {
         "sweep" | "fast20-4-optane1" | "fast20-4-optane6" | "fast20-5-optane1"
@@ -240,6 +248,40 @@ fn swept(record: &Record, assumed: Assumed) -> Result<Answerable> {
     Ok(match record.metric.as_str() {
         "bandwidth" => Ok(Question::Bandwidth(pattern, machine)),
         "EWR" => Ok(Question::WriteRatio(pattern, machine)),
+        _ => Err("no form answers this metric"),
+    })
+}
+
+/// Cores of the processors beside which chains were measured: more threads take turns.
+fn cores(machine: &Machine) -> u32 {
+    match machine.generation {
+        Generation::First => 18,
+        Generation::Second => 32,
+    }
+}
+
+fn chain(record: &Record, assumed: Assumed) -> Result<Answerable> {
+    let chain = Chain::parse(&record.op)?;
+    let threads: u32 = number(&record.threads, "threads")?;
+    // The bounds of threads are those of a pattern.
+    Pattern::new(Op::Load, Order::Random, 64, None, threads)?;
+    let machine = Machine {
+        fenced: true,
+        ..machine(record, assumed)?
+    };
+    if record.media != "optane" {
+        return Ok(Err("chains from the other socket are not modelled"));
+    }
+    if !chain.meets_modules() {
+        return Ok(Err("the chain meets no module"));
+    }
+    let cores = cores(&machine);
+    Ok(match record.metric.as_str() {
+        "throughput" => Ok(Question::ChainRate(chain, machine, threads, cores)),
+        "latency_avg" => Ok(Question::ChainLatency(chain, machine, threads, cores)),
+        metric if metric.starts_with("latency_") => {
+            Err("of a chain's latency only the average is modelled")
+        }
         _ => Err("no form answers this metric"),
     })
 }
@@ -355,6 +397,12 @@ pub fn answer(numbers: &Numbers, question: &Question) -> f64 {
         }
         Question::TrafficMix(machine, threads, share, from) => {
             traffic_mix(numbers, &machine, threads, share, from)
+        }
+        Question::ChainRate(chain, machine, threads, cores) => {
+            chained(numbers, &chain, &machine, threads, cores).per_s
+        }
+        Question::ChainLatency(chain, machine, threads, cores) => {
+            chained(numbers, &chain, &machine, threads, cores).latency_ns
         }
     }
 }

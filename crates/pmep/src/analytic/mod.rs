@@ -4,6 +4,7 @@
 //! bandwidth times the modules met, times the useful share of each line, times the loss by streams
 //! that push each other's lines out of the buffer, times the share of modules that are busy.
 
+mod chain;
 mod event;
 mod latency;
 mod mix;
@@ -12,6 +13,7 @@ mod write;
 
 use serde::Serialize;
 
+pub use chain::{Chained, chained};
 pub use event::{Event, event};
 pub use latency::{Idle, amplification, idle_latency, missed, resident};
 pub use mix::{Remote, loaded, thread_mix, traffic_mix};

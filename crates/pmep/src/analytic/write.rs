@@ -12,19 +12,34 @@ const LONG_RUN: f64 = 2_097_152.0;
 /// A cached store moves its line twice, in and out, and so enters two pages.
 pub(super) const IN_AND_OUT: f64 = 2.0;
 
-/// Share of lines that leave the buffer in parts: the more so the more streams want it, and sooner
-/// if they are not written whole.
-pub(super) fn in_parts(case: &Case) -> f64 {
-    let half = match case.used < 1.0 {
+/// Streams at which half of the lines leave the buffer in parts: fewer if lines are not written
+/// whole.
+fn half(case: &Case) -> f64 {
+    match case.used < 1.0 {
         true => case.numbers[Key::PartStreams],
         false => case.numbers[Key::FullStreams],
-    };
+    }
+}
+
+/// Share of lines that the streams at a module push out, if `half` of them push out half.
+fn pushed(case: &Case, half: f64) -> f64 {
+    let crowd = case.threads / case.dimms.sqrt() / half;
+    1.0 - 1.0 / (1.0 + crowd * crowd)
+}
+
+/// Share of lines that leave the buffer in parts: the more so the more streams want it.
+pub(super) fn in_parts(case: &Case) -> f64 {
     let fenced = match case.machine.fenced {
         true => case.numbers[Key::FencedStreams],
         false => 1.0,
     };
-    let crowd = case.threads / case.dimms.sqrt() / (half * fenced);
-    1.0 - 1.0 / (1.0 + crowd * crowd)
+    pushed(case, half(case) * fenced)
+}
+
+/// Share of lines that leave the buffer between two writes of one thread to them: a fence between
+/// these leaves other streams the time.
+pub(super) fn pushed_out(case: &Case) -> f64 {
+    pushed(case, half(case))
 }
 
 /// Share of bytes that the media writes once only.

@@ -89,6 +89,14 @@ fn entry(view: &View<'_>, offset: u64) -> Result<(NamedRaw, Vec<u8>)> {
 
 /// Walks the list; answers its length, and the root of this name.
 fn find(view: &View<'_>, name: &str) -> Result<(u64, Option<NamedRaw>)> {
+    walk(view, |_, found| found == name.as_bytes())
+}
+
+/// Walks the list up to the entry that was looked for; answers its length, and this entry.
+fn walk(
+    view: &View<'_>,
+    mut is_it: impl FnMut(&NamedRaw, &[u8]) -> bool,
+) -> Result<(u64, Option<NamedRaw>)> {
     let (mut offset, mut count, mut left) = (view.names()?, 0, None);
     while offset != 0 {
         let (head, found) = entry(view, offset)?;
@@ -101,7 +109,7 @@ fn find(view: &View<'_>, name: &str) -> Result<(u64, Option<NamedRaw>)> {
                 offset,
             });
         }
-        if found == name.as_bytes() {
+        if is_it(&head, &found) {
             return Ok((count, Some(head)));
         }
         left = Some(expected - 1);
@@ -169,6 +177,36 @@ impl Heap {
         let kind = Kind { fingerprint, size };
         let offset = self.root_as(name, kind)?;
         kind.in_bytes(offset, self.size_of(offset)?)
+    }
+
+    /// Like [`Heap::root_of`], but makes nothing; `None`: there is no root of this name.
+    ///
+    /// # Errors
+    /// `Type`, `Class`: the root is of another type; `Damaged`.
+    pub fn find_root_of(&self, name: &str, fingerprint: u64, size: u64) -> Result<Option<u64>> {
+        let kind = Kind { fingerprint, size };
+        let (_, Some(found)) = self.view(|view| find(view, name))? else {
+            return Ok(None);
+        };
+        let offset = kind.object(name, &found)?;
+        kind.in_bytes(offset, self.size_of(offset)?).map(Some)
+    }
+
+    /// The names of all roots of a type, the latest first. Bytes that are no UTF-8 are replaced.
+    ///
+    /// # Errors
+    /// `Damaged`.
+    pub fn root_names(&self, fingerprint: u64) -> Result<Vec<String>> {
+        self.view(|view| {
+            let mut names = Vec::new();
+            walk(view, |head, name| {
+                if head.fingerprint == fingerprint {
+                    names.push(String::from_utf8_lossy(name).into_owned());
+                }
+                false
+            })?;
+            Ok(names)
+        })
     }
 
     fn root_as(&self, name: &str, kind: Kind) -> Result<u64> {
@@ -239,6 +277,21 @@ impl Tx<'_> {
 mod tests {
     use super::*;
     use crate::Options;
+
+    /// Goal: a look for roots makes none. Method: two types of roots, one name that is missing.
+    #[test]
+    fn roots_are_listed_and_looked_for() {
+        let heap = Heap::private(1 << 20, &Options::default()).unwrap();
+        let first = heap.root_of("first", 7, 64).unwrap();
+        heap.root_of("second", 7, 64).unwrap();
+        heap.root_of("other", 8, 64).unwrap();
+        assert_eq!(heap.root_names(7).unwrap(), ["second", "first"]);
+        assert_eq!(heap.find_root_of("first", 7, 64).unwrap(), Some(first));
+        assert_eq!(heap.find_root_of("none", 7, 64).unwrap(), None);
+        let found = heap.find_root_of("other", 7, 64);
+        assert!(matches!(found, Err(Error::Type { .. })), "{found:?}");
+        assert_eq!(heap.root_names(9).unwrap(), Vec::<String>::new());
+    }
 
     /// Goal: a list that somebody forged into a circle, with the right checks, ends. Method: the
     /// last entry leads to the first.

@@ -91,6 +91,26 @@ impl<'h> Hash<'h> {
         Hash::open_as(heap, name, Shape::default())
     }
 
+    /// The engine of this name; `None`: there is none, and none is made.
+    ///
+    /// # Errors
+    /// Those of [`Hash::open`].
+    pub fn existing(heap: &'h Heap, name: &str) -> Result<Option<Hash<'h>>> {
+        let bytes = size_of::<KvHeadRaw>() as u64;
+        match heap.find_root_of(name, FINGERPRINT, bytes)? {
+            Some(_) => Hash::open(heap, name).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The names of a heap's engines, the latest first. Also of one that was opened to be read.
+    ///
+    /// # Errors
+    /// `Heap`: its list of roots is damaged.
+    pub fn names(heap: &Heap) -> Result<Vec<String>> {
+        Ok(heap.root_names(FINGERPRINT)?)
+    }
+
     /// Like [`Hash::open`]; one that is made is cut so. For checkers, to which a small engine shows
     /// as much as a large one.
     ///
@@ -445,6 +465,12 @@ impl<'h> Hash<'h> {
         slots
     }
 
+    /// Whether a key can have this slot of a group, as far as their hashes tell.
+    pub(crate) fn belongs(&self, key: &[u8], group: &Group<'_>, slot: Slot) -> bool {
+        let hash = self.hash_of(key);
+        hash.in_slot() == slot.hash() && hash.group(&self.shape) == group.group
+    }
+
     /// How many keys there are, by a look at all slots.
     ///
     /// # Errors
@@ -479,7 +505,8 @@ impl<'h> Hash<'h> {
     }
 
     /// All keys with their values, in no order. Each value is read when its key is come to. A key
-    /// that is there throughout comes once, and none comes twice.
+    /// that is there throughout comes once, and none comes twice. A damaged record comes as
+    /// `Corrupt`, and the others behind it.
     pub fn iter(&self) -> Entries<'_, 'h> {
         Entries::of(self)
     }

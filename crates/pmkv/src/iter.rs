@@ -1,6 +1,6 @@
 //! Walks over all keys.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::hash::Hash;
 use crate::record;
 use crate::split::Position;
@@ -9,8 +9,8 @@ use crate::split::Position;
 pub struct Entries<'a, 'h> {
     hash: &'a Hash<'h>,
     position: Position,
-    /// Keys of the group that was read last, which are to come.
-    keys: Vec<Vec<u8>>,
+    /// Keys of the group that was read last, which are to come, and its damaged records.
+    keys: Vec<Result<Vec<u8>>>,
     is_over: bool,
 }
 
@@ -34,10 +34,14 @@ impl<'a, 'h> Entries<'a, 'h> {
         };
         for (_, slot) in hash.seen_slots(&group) {
             let place = slot.place();
-            let Some(head) = record::head_at(hash.ground, place) else {
-                return Err(crate::Error::Corrupt { offset: place });
-            };
-            self.keys.push(record::key_of(hash.ground, place, head)?);
+            let head = record::head_at(hash.ground, place);
+            let key = head.map(|head| record::key_of(hash.ground, place, head));
+            self.keys.push(match key {
+                // Of another hash it would not be found, and be taken for one that is gone.
+                Some(Ok(key)) if !hash.belongs(&key, &group, slot) => corrupt(place),
+                Some(key) => key,
+                None => corrupt(place),
+            });
         }
         Ok(true)
     }
@@ -50,12 +54,18 @@ impl<'a, 'h> Entries<'a, 'h> {
                 }
                 continue;
             };
+            let key = key?;
             // A key that is gone by now does not come.
             if let Some(value) = self.hash.get(&key)? {
                 return Ok(Some((key, value)));
             }
         }
     }
+}
+
+/// A damaged record, behind which other keys come.
+fn corrupt<T>(offset: u64) -> Result<T> {
+    Err(Error::Corrupt { offset })
 }
 
 impl Iterator for Entries<'_, '_> {
@@ -66,7 +76,8 @@ impl Iterator for Entries<'_, '_> {
             return None;
         }
         let step = self.step();
-        self.is_over = matches!(step, Ok(None));
+        // Behind a damaged record others come; after any other error nothing would be new.
+        self.is_over = !matches!(step, Ok(Some(_)) | Err(Error::Corrupt { .. }));
         step.transpose()
     }
 }

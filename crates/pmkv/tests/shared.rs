@@ -50,6 +50,60 @@ fn a_flipped_bit_is_an_error_of_its_key() {
     assert_eq!(hash.get(&key(42)).unwrap().unwrap(), [42 ^ 0x55; 50]);
 }
 
+/// Goal: a walk tells a damaged record, and comes to all other keys. Method: one bit of each byte
+/// of a record that shares its group with others is flipped, and all keys are walked over.
+#[test]
+fn a_walk_passes_a_damaged_record() {
+    let heap = Heap::private(4 << 20, &options()).unwrap();
+    let hash = Hash::open(&heap, "kv").unwrap();
+    for nth in 0..200u8 {
+        hash.put(&[nth; 9], &[nth ^ 0x55; 50]).unwrap();
+    }
+    let mem = heap.ground().mem();
+    let mut all = vec![0; heap.size() as usize];
+    mem.copy_out(0, &mut all).unwrap();
+    let wanted = [&[42; 9][..], &[42 ^ 0x55; 50][..]].concat();
+    let start = all.windows(59).position(|part| part == wanted).unwrap() as u64 - 24;
+    for byte in start..start + 24 + 59 {
+        let flip = || {
+            let _window = mem.window();
+            let at = byte / 8 * 8;
+            mem.store(at, mem.load(at) ^ 1 << (byte % 8 * 8 + byte % 7));
+        };
+        flip();
+        let (mut found, mut damaged) = (0, 0);
+        for entry in hash.iter() {
+            match entry {
+                Ok((key, value)) => {
+                    assert!(key[0] != 42 && key == [key[0]; 9], "{byte}: {key:?}");
+                    assert_eq!(value, [key[0] ^ 0x55; 50]);
+                    found += 1;
+                }
+                Err(error) => {
+                    assert!(matches!(error, Error::Corrupt { .. }), "{byte}: {error}");
+                    damaged += 1;
+                }
+            }
+        }
+        assert_eq!((found, damaged), (199, 1), "byte {}", byte - start);
+        flip();
+    }
+    assert_eq!(hash.iter().filter(Result::is_ok).count(), 200);
+}
+
+/// Goal: a look for an engine makes none. Method: a missing one, and one that was made.
+#[test]
+fn a_look_for_an_engine_makes_none() {
+    let heap = Heap::private(4 << 20, &options()).unwrap();
+    assert!(Hash::existing(&heap, "kv").unwrap().is_none());
+    assert_eq!(Hash::names(&heap).unwrap(), Vec::<String>::new());
+    let hash = Hash::open(&heap, "kv").unwrap();
+    hash.put(b"key", b"value").unwrap();
+    let found = Hash::existing(&heap, "kv").unwrap().unwrap();
+    assert_eq!(found.get(b"key").unwrap().unwrap(), b"value");
+    assert_eq!(Hash::names(&heap).unwrap(), ["kv"]);
+}
+
 /// Goal: an engine without room says so, loses nothing, and goes on when there is room. Method: a
 /// heap that can't grow is filled with values of several sizes; some are taken away, and come back.
 #[test]

@@ -28,3 +28,18 @@ pub fn of_heap(path: &Path, error: &Error) -> Failure {
         source.unwrap_or_default()
     ))
 }
+
+/// An engine's error. Exit code 1.
+pub fn of_engine(path: &Path, error: &pmkv::Error) -> Failure {
+    let heap = path.display();
+    let way_out = match error {
+        pmkv::Error::Heap(error) => return of_heap(path, error),
+        pmkv::Error::Corrupt { .. } => {
+            "; its key has lost its value, and the other keys are as they were"
+        }
+        pmkv::Error::TooLarge { .. } => "; divide what is to be kept",
+        pmkv::Error::Damaged { .. } => "; copy what `pmkv scan` still shows, to a new heap",
+        _ => "",
+    };
+    Failure::whole(format!("{heap}: {error}{way_out}"))
+}

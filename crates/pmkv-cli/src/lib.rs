@@ -2,6 +2,7 @@
 //! completions, which are made of the same definitions. The commands' work is in the program alone.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -9,11 +10,14 @@ use pm_cli::Size;
 
 /// pmkv: persistent heaps in files on persistent memory (or tmpfs, huge pages, a plain file).
 ///
-/// A heap is one file of objects that outlive their programs (docs/HEAP.md). To try it:
+/// A heap is one file of objects that outlive their programs (docs/HEAP.md). Among them are
+/// key-value engines, which keep values by keys (docs/KV.md). To try it:
 ///
 ///   pmkv create --size 64M /dev/shm/heap
+///   pmkv put /dev/shm/heap ada 1815
+///   pmkv get /dev/shm/heap ada
+///   pmkv scan /dev/shm/heap
 ///   pmkv stat /dev/shm/heap
-///   pmkv check /dev/shm/heap
 #[derive(Parser)]
 #[command(name = "pmkv", version, verbatim_doc_comment, max_term_width = 100)]
 pub struct Cli {
@@ -27,7 +31,51 @@ pub struct Cli {
 pub enum Command {
     /// Make a heap
     Create(Create),
-    /// Show a heap's size, space, medium and durability
+    /// Keep a value by a key, durably
+    #[command(after_help = "\
+Examples:
+
+  pmkv put /dev/shm/heap ada 1815
+  pmkv put /dev/shm/heap photo <photo.jpg
+  pmkv put /dev/shm/heap --engine users -- -key- -value-
+
+When it ends, the value is durable, as far as the medium is (`pmkv stat` tells). An old value of the
+key is replaced. The heap must be there (`pmkv create`); the engine is made by its first put. Keys
+have up to 64 KiB, values up to 4 GiB, of any bytes.
+
+Exit codes: 0 done, 8 could not be done.")]
+    Put(Put),
+    /// Show the value of a key
+    #[command(after_help = "\
+The value is written as it is, without a line end of its own.
+
+Examples:
+
+  pmkv get /dev/shm/heap ada
+  pmkv get /dev/shm/heap photo >photo.jpg
+  pmkv get /dev/shm/heap ada >/dev/null || echo unknown
+
+Exit codes: 0 done, 1 the key is not there (nothing is said then), 8 could not be done.")]
+    Get(Get),
+    /// Take a key away, with its value
+    #[command(after_help = "\
+Exit codes: 0 done, 1 the key is not there (nothing is said then), 8 could not be done.")]
+    Del(Del),
+    /// Show all keys with their values, in no order
+    #[command(after_help = "\
+A line a key: the key, a tab, the value. Bytes that would break a line or are no UTF-8 are written
+as \\n, \\t, \\r, \\\\ and \\xff. With --json, a line is an object with `key` and `value`; bytes that are no
+UTF-8 are in `key_hex` and `value_hex` instead, in hexadecimal.
+
+The engine is a hash: keys come in no order, and --prefix looks at all of them. For an order:
+
+  pmkv scan /dev/shm/heap | sort
+
+A damaged record is told on stderr, and the other keys are shown.
+
+Exit codes: 0 done, 8 could not be done, or not wholly.")]
+    Scan(Scan),
+    /// Show a heap's size, space, medium, durability and engines
     #[command(after_help = "\
 Example: the bytes that are free, without growth:
 
@@ -85,6 +133,86 @@ pub struct Create {
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub lanes: u32,
     /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The engine that a command is about.
+#[derive(Args)]
+pub struct Engine {
+    /// The engine's name; a heap can have several
+    #[arg(long, short, value_name = "NAME", default_value = "kv")]
+    pub engine: String,
+}
+
+/// `pmkv put`
+#[derive(Args)]
+pub struct Put {
+    /// The heap
+    pub heap: PathBuf,
+    /// The key
+    pub key: OsString,
+    /// The value; read from stdin, as it is, if it is missing or `-`
+    pub value: Option<OsString>,
+    /// The engine
+    #[command(flatten)]
+    pub engine: Engine,
+    /// Print JSON: the key, and the value's length
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmkv get`
+#[derive(Args)]
+pub struct Get {
+    /// The heap
+    pub heap: PathBuf,
+    /// The key
+    pub key: OsString,
+    /// The engine
+    #[command(flatten)]
+    pub engine: Engine,
+    /// Print JSON: the key and the value; bytes that are no UTF-8 as `value_hex`, in hexadecimal
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmkv del`
+#[derive(Args)]
+pub struct Del {
+    /// The heap
+    pub heap: PathBuf,
+    /// The key
+    pub key: OsString,
+    /// The engine
+    #[command(flatten)]
+    pub engine: Engine,
+    /// Print JSON: the key, if it was there
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmkv scan`
+#[derive(Args)]
+pub struct Scan {
+    /// The heap
+    pub heap: PathBuf,
+    /// Only keys that begin so
+    #[arg(
+        long,
+        short,
+        value_name = "PREFIX",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub prefix: OsString,
+    /// Only the keys, without their values
+    #[arg(long, short)]
+    pub keys: bool,
+    /// The engine
+    #[command(flatten)]
+    pub engine: Engine,
+    /// Print JSON, a line a key
     #[arg(long)]
     pub json: bool,
 }

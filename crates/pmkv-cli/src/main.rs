@@ -1,14 +1,17 @@
-//! `pmkv`: make, look into, check and mend persistent heaps.
+//! `pmkv`: make, look into, check and mend persistent heaps, and keep values by keys in them.
 //!
 //! Results go to stdout (as JSON with `--json`), everything else to stderr. An error is one line,
-//! `pmkv: <cause>`, with the way out in it. Exit codes: 0 done, 1 not done, 2 wrong usage; `check`
-//! and `repair` have their own.
+//! `pmkv: <cause>`, with the way out in it. Exit codes: 0 done, 1 not done, 2 wrong usage; `check`,
+//! `repair` and the commands on keys have their own.
 #![forbid(unsafe_code)]
 
 mod check;
 mod compact;
 mod dump;
 mod failure;
+mod keys;
+mod scan;
+mod shown;
 mod stat;
 
 use std::process::ExitCode;
@@ -23,6 +26,10 @@ type Outcome = Result<ExitCode, Failure>;
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Create(arguments) => stat::create(&arguments),
+        Command::Put(arguments) => keys::put(&arguments),
+        Command::Get(arguments) => keys::get(&arguments),
+        Command::Del(arguments) => keys::del(&arguments),
+        Command::Scan(arguments) => scan::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Repair(arguments) => check::repair(&arguments),

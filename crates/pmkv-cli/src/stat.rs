@@ -1,15 +1,16 @@
-//! `pmkv create` and `pmkv stat`: a heap's size, space and durability.
+//! `pmkv create` and `pmkv stat`: a heap's size, space, durability and engines.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use pm_cli::Size;
+use pmkv::Hash;
 use pmkv_cli::{Create, Stat};
-use pmlib::{Error, Heap, Options};
+use pmlib::{Heap, Options};
 use serde::Serialize;
 
 use crate::Outcome;
-use crate::failure::of_heap;
+use crate::failure::{of_engine, of_heap};
 
 /// The JSON is an interface: fields may be added, not renamed.
 #[derive(Serialize)]
@@ -24,6 +25,13 @@ struct Report {
     medium: String,
     durability: String,
     flush: String,
+    engines: Vec<Engine>,
+}
+
+#[derive(Serialize)]
+struct Engine {
+    name: String,
+    kind: &'static str,
 }
 
 #[derive(Serialize)]
@@ -50,29 +58,29 @@ pub fn run(arguments: &Stat) -> Outcome {
 
 /// The heap, opened to be read: its users are not disturbed, and the right to write is not needed.
 /// One that needs recovery is opened to write, and recovered by that.
-pub fn looked_into(path: &Path) -> Result<Heap, Error> {
+pub fn looked_into(path: &Path) -> Result<Heap, pmlib::Error> {
     let refused = match Heap::open(path, &Options::read_only()) {
-        Err(error @ Error::NeedsRecovery { .. }) => error,
+        Err(error @ pmlib::Error::NeedsRecovery { .. }) => error,
         opened => return opened,
     };
     match Heap::open(path, &Options::default()) {
         // It can't be written.
-        Err(Error::Medium(_)) => Err(refused),
+        Err(pmlib::Error::Medium(_)) => Err(refused),
         opened => opened,
     }
 }
 
 fn show(path: &Path, heap: Heap, json: bool) -> Outcome {
-    let failed = |error| of_heap(path, &error);
-    let report = Report::new(path, &heap).map_err(failed)?;
-    heap.close().map_err(failed)?;
+    let report = Report::new(path, &heap).map_err(|error| of_engine(path, &error))?;
+    heap.close().map_err(|error| of_heap(path, &error))?;
     pm_cli::print(json, &report, Report::text)?;
     Ok(ExitCode::SUCCESS)
 }
 
 impl Report {
-    fn new(path: &Path, heap: &Heap) -> Result<Report, Error> {
+    fn new(path: &Path, heap: &Heap) -> Result<Report, pmkv::Error> {
         let stats = heap.stats()?;
+        let engine = |name| Engine { name, kind: "hash" };
         let medium = heap.medium();
         let class = |(object_bytes, chunks)| Class {
             object_bytes,
@@ -89,6 +97,7 @@ impl Report {
             medium: medium.kind.to_string(),
             durability: medium.durability.to_string(),
             flush: medium.flush.to_string(),
+            engines: Hash::names(heap)?.into_iter().map(engine).collect(),
         })
     }
 
@@ -107,6 +116,9 @@ impl Report {
             format!("lanes       {}", self.lanes),
             format!("growth      {} steps", self.spans.saturating_sub(1)),
         ];
+        for Engine { name, kind } in &self.engines {
+            lines.push(format!("engine      {name} ({kind})"));
+        }
         for class in &self.classes {
             lines.push(format!(
                 "objects     of {}: {} in use",

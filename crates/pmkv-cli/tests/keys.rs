@@ -38,7 +38,7 @@ impl Place {
         command.stdin(Stdio::null()).output().expect("the program")
     }
 
-    /// What a command that was done says.
+    /// The output of a command that was done.
     fn done(&self, name: &str, words: &[&str]) -> Vec<u8> {
         let output = self.run(name, words);
         let error = String::from_utf8_lossy(&output.stderr);

@@ -103,7 +103,8 @@ impl<'h> Hash<'h> {
         }
     }
 
-    /// The names of a heap's engines, the latest first. Also of one that was opened to be read.
+    /// The names of a heap's engines, the latest first. A heap that was opened to be read tells
+    /// them as well.
     ///
     /// # Errors
     /// `Heap`: its list of roots is damaged.

@@ -37,7 +37,7 @@ impl<'a, 'h> Entries<'a, 'h> {
             let head = record::head_at(hash.ground, place);
             let key = head.map(|head| record::key_of(hash.ground, place, head));
             self.keys.push(match key {
-                // Of another hash it would not be found, and be taken for one that is gone.
+                // A key of another hash would not be found, and be taken for one that is gone.
                 Some(Ok(key)) if !hash.belongs(&key, &group, slot) => corrupt(place),
                 Some(key) => key,
                 None => corrupt(place),

@@ -38,7 +38,7 @@ fn key(writer: u64, nth: u64) -> Vec<u8> {
     format!("writer {writer} key {nth}").into_bytes()
 }
 
-/// Told by its number alone; some have a run of chunks of their own.
+/// A value follows from its number alone; some have a run of chunks of their own.
 fn value(writer: u64, nth: u64) -> Vec<u8> {
     let len = match nth % 97 {
         96 => 70_000,
@@ -53,8 +53,8 @@ fn latest(writer: u64, nth: u64) -> Vec<u8> {
     format!("writer {writer} latest {}", nth % SHARED_KEYS).into_bytes()
 }
 
-/// What number `nth` changes: a new key, an old one, and one that goes; answers whether that one
-/// was there.
+/// Number `nth` puts a new key and an old one, and takes one away; answers whether that one was
+/// there.
 fn step(hash: &Hash<'_>, writer: u64, nth: u64) -> Result<bool, pmkv::Error> {
     hash.put(&key(writer, nth), &value(writer, nth))?;
     hash.put(&latest(writer, nth), &nth.to_le_bytes())?;
@@ -80,7 +80,7 @@ fn as_another_process() {
     while hash.get(&key(writer, next)).expect("a key").is_some() || was_taken(&hash, writer, next) {
         next += 1;
     }
-    // What was under way at the kill is done again, wholly; its old key may be gone already.
+    // The number under way at the kill is done again, wholly; its old key may be gone already.
     let first = next.saturating_sub(1);
     let mut nth = first;
     let mut out = std::io::stdout();

@@ -125,7 +125,7 @@ stage "build" cargo build
 counted "benchmarks" cargo test --no-fail-fast -p pmbench -- --show-output
 begin_media
 counted "crash states" cargo test --no-fail-fast -p yat -- --show-output
-counted "planted bugs" cargo test -p yat --features planted-bugs --test planted --test heap_planted -- --show-output
+counted "planted bugs" cargo test -p yat --features planted-bugs --test planted --test heap_planted --test kv_planted -- --show-output
 counted "installing" env PMFS="$target/debug/pmfs" bash tests/install.sh
 counted "heaps" env PMFS="$target/debug/pmfs" bash tests/heaps.sh
 counted "the tutorial" env PMFS="$target/debug/pmfs" bash tests/tutorial.sh

@@ -435,7 +435,8 @@ impl Core {
     ) -> Option<Place> {
         loop {
             let (chunk, word) = self.current(lane, class);
-            if chunk != 0 {
+            // Another process has noted it, which may have made the heap longer meanwhile.
+            if chunk != 0 && self.span_of(chunk).is_some() {
                 if let Some(place) = self.reserve_in(lane, chunk, class, word) {
                     return Some(place);
                 }

@@ -604,3 +604,28 @@ fn a_forked_child_leaves_nothing_behind() {
     assert_eq!(read(&heap, bank, 0), 1);
     use_up(&heap, bank);
 }
+
+/// Goal: a lane's chunk that another user of the heap has added is met like any. Method: of two
+/// that share the only lane one makes the heap longer and takes places there, then the other does.
+#[test]
+fn a_lane_leads_to_what_another_has_added() {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let path = dir.path().join("heap");
+    let options = Options {
+        lanes: 1,
+        ..Options::default()
+    };
+    let one = Heap::create(&path, 2 << 20, &options).expect("a heap");
+    let other = Heap::open(&path, &options).expect("a heap");
+    let before = one.size();
+    let mut last = 0;
+    while last < before {
+        last = one.tx(|tx| tx.alloc(8192)).expect("room");
+    }
+    let next = other.tx(|tx| tx.alloc(8192)).expect("room");
+    assert!(next > before && next != last);
+    assert_eq!(
+        one.check().expect("a sound heap").objects,
+        other.check().expect("a sound heap").objects
+    );
+}

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what building and testing need, and only what is missing; says what it leaves out.
-# `bootstrap.sh suites`: other people's test suites as well (into target/suites, what comes from crates.io);
+# `bootstrap.sh costs`: what counts instructions; `bootstrap.sh suites`: other people's test suites as well (into target/suites, what comes from crates.io);
 # `bootstrap.sh guest`: what runs a virtual machine; `bootstrap.sh media`: and one with persistent memory; `bootstrap.sh programs`: those of `programs.sh long`.
 set -eu
 
@@ -34,15 +34,21 @@ libpmem-dev /usr/include/libpmem.h
 libpmemobj-dev /usr/include/libpmemobj.h
 pmdk-tools /usr/bin/pmempool
 '
-suites= guest= media= programs=
+suites= guest= media= programs= costs=
 for part in "$@"; do
     case $part in
+    costs) costs=yes ;;
     suites) suites=yes ;;
     guest) guest=yes ;;
     media) guest=yes media=yes ;;
     programs) programs=yes ;;
     esac
 done
+if [ -n "$costs" ]; then
+    packages="$packages
+valgrind valgrind
+"
+fi
 if [ -n "$guest" ]; then
     packages="$packages
 qemu-system-x86 qemu-system-x86_64

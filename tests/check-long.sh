@@ -51,9 +51,9 @@ campaign "kv model" '^([0-9]+ calls on|PMKV_MODEL_SEED=)' \
     env PMKV_MODEL_OPS="${PMKV_MODEL_OPS:-10000000}" PMKV_MODEL_SEED="${PMKV_MODEL_SEED:-$(date +%s)}" \
     cargo test --release -p pmkv --test hash -- --nocapture
 campaign "heap cost" '^[|] .*[0-9]' \
-    bash -c 'cargo build --release -p pmbench && bash tests/heap-cost.sh'
+    bash -c 'sh tests/bootstrap.sh costs && cargo build --release -p pmbench && bash tests/heap-cost.sh'
 campaign "kv cost" '^[|] .*[0-9]' \
-    bash -c 'cargo build --release -p pmkv --example calls && bash tests/kv-cost.sh "${CARGO_TARGET_DIR:-target}/release/examples/calls"'
+    bash -c 'sh tests/bootstrap.sh costs && cargo build --release -p pmkv --example calls && bash tests/kv-cost.sh "${CARGO_TARGET_DIR:-target}/release/examples/calls"'
 campaign "histories" '^([0-9]+ histories|YAT_HISTORY_SEED=)' \
     env YAT_HISTORIES="${YAT_HISTORIES:-100000}" YAT_HISTORY_SEED="${YAT_HISTORY_SEED:-$(date +%s)}" \
     cargo test --release -p yat --test heap_histories -- --nocapture some_order

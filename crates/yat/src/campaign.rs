@@ -117,3 +117,55 @@ pub fn seed_of_the_day() -> u64 {
     let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970");
     number("YAT_SEED", now.as_secs() / DAY_SECONDS)
 }
+
+/// Explores workloads with crashes of recoveries to a depth, on all cores, and says what was looked
+/// at. One workload in `one_in` (`YAT_HEAP_ONE_IN`), another part each day (`YAT_SEED`); `YAT_ONLY`
+/// has those alone whose names have it.
+///
+/// # Panics
+/// At a violation, and at a workload that makes no sense.
+#[must_use]
+pub fn explore_part<P: Program>(workloads: &[P], depth: usize, one_in: u64) -> Counts {
+    let one_in = number("YAT_HEAP_ONE_IN", one_in).clamp(1, workloads.len() as u64);
+    let only = std::env::var("YAT_ONLY").unwrap_or_default();
+    let seed = seed_of_the_day();
+    let part: Vec<&P> = (seed..)
+        .zip(workloads)
+        .filter(|(nth, workload)| nth.is_multiple_of(one_in) && workload.name().contains(&only))
+        .map(|(_, workload)| workload)
+        .collect();
+    let campaign = Campaign {
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        until: None,
+        watch: &|_| (),
+    };
+    let options = Options {
+        depth,
+        ..Options::default()
+    };
+    let outcome = campaign.each(&part, |&workload| {
+        let explored = explore(workload, options);
+        if let Ok(Ok(counts)) = &explored {
+            let name = workload.name();
+            println!(
+                "{} images, {} sampled: {name}",
+                counts.images, counts.sampled
+            );
+        }
+        explored
+    });
+    let counts = outcome.counts;
+    println!(
+        "{} workloads of {}, {} points, {} images, {} sampled",
+        counts.workloads,
+        workloads.len(),
+        counts.points,
+        counts.images,
+        counts.sampled
+    );
+    let texts: Vec<String> = outcome.violations.iter().map(ToString::to_string).collect();
+    assert!(texts.is_empty(), "{}", texts.join("\n"));
+    assert!(outcome.failures.is_empty(), "{:#?}", outcome.failures);
+    assert!(counts.workloads > 0, "some were explored");
+    counts
+}

@@ -1,7 +1,7 @@
 //! Walks over all keys.
 
 use crate::error::{Error, Result};
-use crate::hash::Hash;
+use crate::kv::Hash;
 use crate::record;
 use crate::split::Position;
 
@@ -38,7 +38,7 @@ impl<'a, 'h> Entries<'a, 'h> {
             let key = head.map(|head| record::key_of(hash.ground, place, head));
             self.keys.push(match key {
                 // A key of another hash would not be found, and be taken for one that is gone.
-                Some(Ok(key)) if !hash.belongs(&key, &group, slot) => corrupt(place),
+                Some(Ok(key)) if !hash.belongs(&key, &group.located, slot) => corrupt(place),
                 Some(key) => key,
                 None => corrupt(place),
             });

@@ -6,52 +6,60 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::shape::Shape;
 
+/// A key that is looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'k> {
+    pub(crate) bytes: &'k [u8],
+    pub(crate) hash: KeyHash,
+}
+
+impl<'k> Key<'k> {
+    #[inline]
+    pub(crate) fn of(bytes: &'k [u8], seed: u64) -> Key<'k> {
+        let hash = KeyHash::of(bytes, seed);
+        Key { bytes, hash }
+    }
+}
+
 /// A key's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeyHash(pub u64);
+pub struct KeyHash(pub(crate) u64);
 
 impl KeyHash {
     #[inline]
-    pub fn of(key: &[u8], seed: u64) -> KeyHash {
+    pub(crate) fn of(key: &[u8], seed: u64) -> KeyHash {
         KeyHash(xxh3_64_with_seed(key, seed))
     }
 
     /// The bits that a slot has.
     #[inline]
-    pub fn in_slot(self) -> u64 {
+    pub(crate) fn in_slot(self) -> u64 {
         self.0 >> SLOT_HASH_SHIFT
     }
 
     /// The upper bits.
     #[inline]
-    pub fn prefix(self, bits: u32) -> u64 {
+    pub(crate) fn prefix(self, bits: u32) -> u64 {
         if bits == 0 { 0 } else { self.0 >> (64 - bits) }
     }
 
     #[inline]
-    pub fn group(self, shape: &Shape) -> u64 {
+    pub(crate) fn group(self, shape: &Shape) -> u64 {
         ((self.0 >> 32 & 0xfff) * shape.groups) >> 12
     }
 
-    /// Its two lines in its group, from 1 on.
+    /// Its own two of so many lines, from 1 on.
     #[inline]
-    pub fn lines(self, shape: &Shape) -> [u64; 2] {
-        let first = ((self.0 & 0xffff) * shape.lines) >> 16;
-        let second = ((self.0 >> 16 & 0xffff) * shape.lines) >> 16;
+    pub(crate) fn lines(self, lines: u64) -> [u64; 2] {
+        let first = ((self.0 & 0xffff) * lines) >> 16;
+        let second = ((self.0 >> 16 & 0xffff) * lines) >> 16;
         // Two that are the same would be one bucket.
         let second = match second == first {
-            true if first + 1 == shape.lines => 0,
+            true if first + 1 == lines => 0,
             true => first + 1,
             false => second,
         };
         [first + 1, second + 1]
-    }
-
-    /// The lines in which it may be: its two, and the stash.
-    #[inline]
-    pub fn all_lines(self, shape: &Shape) -> impl Iterator<Item = u64> + use<> {
-        let stash = shape.lines + 1..shape.lines + 1 + shape.stash;
-        self.lines(shape).into_iter().chain(stash)
     }
 }
 
@@ -77,7 +85,7 @@ mod tests {
             for key in 0..10_000u64 {
                 let hash = KeyHash::of(&key.to_le_bytes(), 7);
                 assert!(hash.group(&shape) < shape.groups);
-                let [first, second] = hash.lines(&shape);
+                let [first, second] = hash.lines(shape.lines);
                 assert!((1..=shape.lines).contains(&first));
                 assert!((1..=shape.lines).contains(&second));
                 assert!(shape.lines == 1 || first != second);

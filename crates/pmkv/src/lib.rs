@@ -17,11 +17,13 @@ extern crate pmem;
 
 pub mod planted;
 
+mod engine;
 mod error;
-mod hash;
+mod group;
 mod index;
 mod iter;
 mod key;
+mod kv;
 mod places;
 mod record;
 mod settle;
@@ -30,8 +32,8 @@ mod slot;
 mod split;
 
 pub use error::{Error, Result};
-pub use hash::{Expect, Hash, Stats};
 pub use iter::Entries;
+pub use kv::{Expect, Hash, Kv, Stats};
 pub use shape::Shape;
 
 /// The page's example is a test.

@@ -21,9 +21,10 @@ use pmlib_format::kv::{
     record_places,
 };
 
+use crate::engine::{Cut, Index};
 use crate::error::Result;
-use crate::hash::Hash;
-use crate::key::{KeyHash, line_at};
+use crate::group::Group;
+use crate::kv::Kv;
 use crate::record::{self, Head};
 use crate::slot::Slot;
 
@@ -100,13 +101,13 @@ pub(crate) struct Place {
 
 /// How a record chunk is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cut {
+struct Places {
     chunk: u64,
     bytes: u64,
     places: u64,
 }
 
-impl Cut {
+impl Places {
     fn offset(&self, place: u64) -> u64 {
         self.chunk * CHUNK_BYTES + first_record(self.places) + place * self.bytes
     }
@@ -122,9 +123,9 @@ impl Cut {
     }
 }
 
-impl<'h> Hash<'h> {
+impl<I: Index> Kv<'_, I> {
     /// The cut of the record chunk in which something is; `None`: it is in none.
-    fn cut(&self, chunk: u64) -> Option<Cut> {
+    fn cut(&self, chunk: u64) -> Option<Places> {
         let start = chunk * CHUNK_BYTES;
         if chunk == 0 || !self.ground.has(start, CHUNK_BYTES) {
             return None;
@@ -141,7 +142,7 @@ impl<'h> Hash<'h> {
                         .is_some_and(|places| first_record(places) + places * bytes <= CHUNK_BYTES)
                 }
             };
-        is_cut.then_some(Cut {
+        is_cut.then_some(Places {
             chunk,
             bytes,
             places,
@@ -149,7 +150,7 @@ impl<'h> Hash<'h> {
     }
 
     /// The cut and the number of the place at an offset.
-    fn place_at(&self, offset: u64) -> Option<(Cut, u64)> {
+    fn place_at(&self, offset: u64) -> Option<(Places, u64)> {
         let cut = self.cut(offset / CHUNK_BYTES)?;
         let after = (offset % CHUNK_BYTES).checked_sub(first_record(cut.places))?;
         let place = after / cut.bytes;
@@ -163,7 +164,7 @@ impl<'h> Hash<'h> {
     }
 
     /// Changes a place's byte, if it is what it is thought to be.
-    fn change(&self, cut: &Cut, place: u64, from: u64, to: u64) -> bool {
+    fn change(&self, cut: &Places, place: u64, from: u64, to: u64) -> bool {
         let mem = self.ground.mem();
         let (at, shift) = cut.byte(place);
         let mut word = mem.load_cached(at);
@@ -177,7 +178,7 @@ impl<'h> Hash<'h> {
         false
     }
 
-    fn byte(&self, cut: &Cut, place: u64) -> u64 {
+    fn byte(&self, cut: &Places, place: u64) -> u64 {
         let (at, shift) = cut.byte(place);
         self.ground.mem().load_cached(at) >> shift & 0xff
     }
@@ -191,7 +192,7 @@ impl<'h> Hash<'h> {
         self.free_place(&cut, place, slot.instance())
     }
 
-    /// A place that was taken and is not used is free; answers as [`Hash::free`] does.
+    /// A place that was taken and is not used is free; answers as [`Kv::free`] does.
     pub(crate) fn give_back(&self, place: Place) -> bool {
         match self.place_at(place.offset) {
             Some((cut, nth)) => self.free_place(&cut, nth, place.instance),
@@ -199,7 +200,7 @@ impl<'h> Hash<'h> {
         }
     }
 
-    fn free_place(&self, cut: &Cut, place: u64, instance: u64) -> bool {
+    fn free_place(&self, cut: &Places, place: u64, instance: u64) -> bool {
         let (mem, chunk) = (self.ground.mem(), cut.chunk);
         if mem.load_cached(self.ground.note(chunk, 0)) != READY {
             // Its bytes mean nothing yet: who asks finds no slot that names it.
@@ -289,7 +290,7 @@ impl<'h> Hash<'h> {
     }
 
     /// The bytes of a new chunk's or a new run's places.
-    fn table(cut: &Cut, byte: impl Fn(u64) -> u64) -> Vec<u8> {
+    fn table(cut: &Places, byte: impl Fn(u64) -> u64) -> Vec<u8> {
         let len = first_record(cut.places) - RECORDS_HEAD_BYTES;
         let bytes = (0..len).map(|place| match place < cut.places {
             true => byte(place) as u8,
@@ -299,7 +300,7 @@ impl<'h> Hash<'h> {
     }
 
     /// Stores the head and the bytes of new places, past the caches.
-    fn begin(&self, cut: &Cut, table: &[u8]) -> Result<()> {
+    fn begin(&self, cut: &Places, table: &[u8]) -> Result<()> {
         let mem = self.ground.mem();
         let mut head = [0; RECORDS_HEAD_BYTES as usize];
         let words = [RECORDS_MAGIC, cut.bytes, cut.places];
@@ -320,10 +321,10 @@ impl<'h> Hash<'h> {
         let bytes = RECORD_CLASS_BYTES[class];
         self.heap.tx(|tx| {
             let start = tx.take_owned(CHUNK_BYTES, self.head)?;
-            let cut = Cut {
+            let cut = Places {
                 chunk: start / CHUNK_BYTES,
                 bytes,
-                places: record_places(bytes, 1 << self.shape.places_log2),
+                places: record_places(bytes, 1 << self.cut.places_log2()),
             };
             // A record of a former life may stand there: the next one has another instance.
             let mem = self.ground.mem();
@@ -339,7 +340,7 @@ impl<'h> Hash<'h> {
         let size = (ALONE_OFFSET + bytes).next_multiple_of(CHUNK_BYTES);
         self.heap.tx(|tx| {
             let start = tx.take_owned(size, self.head)?;
-            let cut = Cut {
+            let cut = Places {
                 chunk: start / CHUNK_BYTES,
                 bytes: size - ALONE_OFFSET,
                 places: 1,
@@ -432,7 +433,7 @@ impl<'h> Hash<'h> {
     }
 
     /// Finds out about one place by its record; `false`: there is none that is whole.
-    fn find_out_place(&self, cut: &Cut, place: u64) -> Result<bool> {
+    fn find_out_place(&self, cut: &Places, place: u64) -> Result<bool> {
         let offset = cut.offset(place);
         let Some(head) = record::head_at(self.ground, offset) else {
             return Ok(false);
@@ -441,14 +442,9 @@ impl<'h> Hash<'h> {
             return Ok(false);
         }
         let key = record::key_of(self.ground, offset, head)?;
-        let hash = KeyHash::of(&key, self.ground.seed());
-        let group = self.lock(hash)?;
-        let named = hash.all_lines(&self.shape).find_map(|line| {
-            let start = line_at(group.located.chunk, group.group, line);
-            let words: [u64; 8] = self.ground.mem().read(start);
-            let mut slots = words.into_iter().filter(|&word| word != 0).map(Slot);
-            slots.find(|slot| slot.place() == offset)
-        });
+        let group = self.lock(self.key(&key))?;
+        let named = self.named(&group);
+        let named = named.into_iter().find(|slot| slot.place() == offset);
         let byte = match named {
             Some(slot) => TAKEN | slot.instance(),
             None => FREE | head.instance,
@@ -457,21 +453,28 @@ impl<'h> Hash<'h> {
         Ok(true)
     }
 
+    /// All slots of locked lines that are not 0, and what they name beside.
+    fn named(&self, group: &Group<'_, I>) -> Vec<Slot> {
+        let located = &group.located;
+        let lines = (1..=self.cut.lines()).flat_map(|line| {
+            let words: [u64; 8] = self.ground.mem().read(located.line(line));
+            words
+        });
+        let slots = lines.filter(|&word| word != 0).map(Slot);
+        slots.chain(I::place_beside(self, located)).collect()
+    }
+
     /// Finds out about the rest of a chunk's places by all slots: none of them has a whole record.
-    fn find_out_by_slots(&self, cut: &Cut) -> Result<()> {
+    fn find_out_by_slots(&self, cut: &Places) -> Result<()> {
         self.heap.tx(|tx| {
             // Slots stay in their chunks meanwhile.
             tx.lock(self.head)?;
-            self.each_group(|group| {
-                for line in 1..=self.shape.lines + self.shape.stash {
-                    let start = line_at(group.located.chunk, group.group, line);
-                    let words: [u64; 8] = self.ground.mem().read(start);
-                    for slot in words.into_iter().filter(|&word| word != 0).map(Slot) {
-                        if slot.place() / CHUNK_BYTES == cut.chunk
-                            && let Some((_, place)) = self.place_at(slot.place())
-                        {
-                            self.change(cut, place, 0, TAKEN | slot.instance());
-                        }
+            I::each_group(self, |group| {
+                for slot in self.named(group) {
+                    if slot.place() / CHUNK_BYTES == cut.chunk
+                        && let Some((_, place)) = self.place_at(slot.place())
+                    {
+                        self.change(cut, place, 0, TAKEN | slot.instance());
                     }
                 }
                 Ok(())

@@ -12,10 +12,10 @@
 
 use pmlib_format::kv::{STATE_DELETE, STATE_LIVE, STATE_PUT};
 
+use crate::engine::{Cut, Index};
 use crate::error::Result;
-use crate::hash::Hash;
-use crate::index::Located;
-use crate::key::{KeyHash, line_at};
+use crate::group::Located;
+use crate::kv::Kv;
 use crate::record::{self, Head};
 use crate::slot::Slot;
 
@@ -46,14 +46,14 @@ struct Work {
     cleared: Vec<(Here, bool)>,
 }
 
-impl Hash<'_> {
-    /// Settles a group of a locked chunk, in a write window.
+impl<I: Index> Kv<'_, I> {
+    /// Settles lines of a locked chunk, in a write window.
     #[cold]
-    pub(crate) fn settle(&self, located: &Located, group: u64) -> Result<()> {
+    pub(crate) fn settle_lines(&self, located: &Located<I::Way>) -> Result<()> {
         let mem = self.ground.mem();
         let mut work = Work::default();
-        for line in 1..=self.shape.lines + self.shape.stash {
-            let start = line_at(located.chunk, group, line);
+        for line in 1..=self.cut.lines() {
+            let start = located.line(line);
             let words: [u64; 8] = mem.read(start);
             for (nth, &word) in words.iter().enumerate() {
                 let slot = Slot(word);
@@ -66,7 +66,7 @@ impl Hash<'_> {
                     |&other: &u64| other != 0 && other != word && Slot(other).hash() == slot.hash();
                 let has_twin = words.iter().any(twin);
                 let is_sure = slot.state() == STATE_LIVE && !has_twin;
-                match self.meaning(located, (group, line), slot, is_sure)? {
+                match self.meaning(located, line, slot, is_sure)? {
                     Means::Nothing => work.cleared.push((here, false)),
                     Means::Undone => work.cleared.push((here, true)),
                     Means::Version(head, key) => work.versions.push((here, head, key)),
@@ -76,18 +76,18 @@ impl Hash<'_> {
             }
         }
         self.choose(&mut work);
-        self.make_so(located, group, &work)
+        self.make_so(located, &work)
     }
 
     /// The meaning of a slot that is not 0; `is_sure`: its record was durable and is nobody else's.
     fn meaning(
         &self,
-        located: &Located,
-        (group, line): (u64, u64),
+        located: &Located<I::Way>,
+        line: u64,
         slot: Slot,
         is_sure: bool,
     ) -> Result<Means> {
-        if !located.has(slot) {
+        if !I::may_have(self, located, slot) {
             return Ok(Means::Nothing);
         }
         let missing = match slot.state() {
@@ -115,15 +115,15 @@ impl Hash<'_> {
         if !is_whole {
             return Ok(missing);
         }
-        let key = record::key_of(self.ground, place, head)?;
-        let hash = KeyHash::of(&key, self.ground.seed());
-        let belongs = hash.in_slot() == slot.hash()
-            && hash.group(&self.shape) == group
-            && hash.all_lines(&self.shape).any(|other| other == line);
+        let bytes = record::key_of(self.ground, place, head)?;
+        let key = self.key(&bytes);
+        let belongs = key.hash.in_slot() == slot.hash()
+            && I::has(self, located, key)
+            && self.all_lines(key.hash).any(|other| other == line);
         if !belongs {
             return Ok(missing);
         }
-        Ok(Means::Version(head, key))
+        Ok(Means::Version(head, bytes))
     }
 
     /// One slot stays, where a key or a place has two.
@@ -163,7 +163,7 @@ impl Hash<'_> {
     }
 
     /// Has the group be so, visibly only after it is durable.
-    fn make_so(&self, located: &Located, group: u64, work: &Work) -> Result<()> {
+    fn make_so(&self, located: &Located<I::Way>, work: &Work) -> Result<()> {
         let mem = self.ground.mem();
         let under_way = || {
             let versions = work.versions.iter();
@@ -198,8 +198,7 @@ impl Hash<'_> {
         }
         self.mark_sequence(located.chunk, false);
         // All lines: one who died may have cleared a slot and not flushed it.
-        let lines = self.shape.lines + self.shape.stash;
-        mem.flush(line_at(located.chunk, group, 1), lines * 64);
+        mem.flush(located.line(1), self.cut.lines() * 64);
         mem.fence();
         for &(here, is_freed) in &work.cleared {
             if is_freed {

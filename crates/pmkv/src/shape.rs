@@ -1,6 +1,11 @@
 //! The shape of an engine: how its index and its record chunks are cut. It never changes.
 
+use std::ops::RangeInclusive;
+
 use pmlib_format::kv::{INDEX_GROUPS_MAX, INDEX_LINES_MAX, KIND_HASH, KV_VERSION};
+
+use crate::engine::Cut;
+use crate::key::KeyHash;
 
 /// How an index chunk and a record chunk are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +31,8 @@ impl Default for Shape {
     }
 }
 
-impl Shape {
-    /// The word in an engine's head.
-    pub(crate) fn word(self) -> u64 {
+impl Cut for Shape {
+    fn word(&self) -> u64 {
         KV_VERSION
             | KIND_HASH << 16
             | self.groups << 24
@@ -37,8 +41,7 @@ impl Shape {
             | self.places_log2 << 48
     }
 
-    /// The shape in such a word; `None`: of no engine that this build knows.
-    pub(crate) fn of(word: u64) -> Option<Shape> {
+    fn of(word: u64) -> Option<Shape> {
         let byte = |at: u32| word >> at & 0xff;
         let shape = Shape {
             groups: byte(24),
@@ -49,13 +52,26 @@ impl Shape {
         (shape.is_possible() && shape.word() == word).then_some(shape)
     }
 
-    /// Whether an engine can have it.
-    pub(crate) fn is_possible(self) -> bool {
+    fn is_possible(&self) -> bool {
         (1..=INDEX_GROUPS_MAX).contains(&self.groups)
             && self.lines > 0
             && self.lines <= INDEX_LINES_MAX
             && self.lines + self.stash <= INDEX_LINES_MAX
             && self.places_log2 <= 10
+    }
+
+    fn places_log2(&self) -> u64 {
+        self.places_log2
+    }
+
+    #[inline]
+    fn lines(&self) -> u64 {
+        self.lines + self.stash
+    }
+
+    #[inline]
+    fn lines_of(&self, hash: KeyHash) -> ([u64; 2], RangeInclusive<u64>) {
+        (hash.lines(self.lines), self.lines + 1..=self.lines())
     }
 }
 

@@ -11,44 +11,44 @@ pub(crate) const HASH_BITS: u32 = 64 - SLOT_HASH_SHIFT;
 
 /// A slot's word, not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot(pub u64);
+pub struct Slot(pub(crate) u64);
 
 impl Slot {
     /// A live one. The place is less than 2^44.
-    pub fn new(place: u64, instance: u64, hash: u64) -> Slot {
+    pub(crate) fn new(place: u64, instance: u64, hash: u64) -> Slot {
         let place = place / 64;
         debug_assert!(place < 1 << SLOT_PLACE_BITS && instance < 16);
         Slot(place | instance << SLOT_INSTANCE_SHIFT | hash << SLOT_HASH_SHIFT)
     }
 
     #[inline]
-    pub fn place(self) -> u64 {
+    pub(crate) fn place(self) -> u64 {
         (self.0 & ((1 << SLOT_PLACE_BITS) - 1)) * 64
     }
 
     #[inline]
-    pub fn state(self) -> u64 {
+    pub(crate) fn state(self) -> u64 {
         self.0 >> SLOT_STATE_SHIFT & 3
     }
 
     #[inline]
-    pub fn instance(self) -> u64 {
+    pub(crate) fn instance(self) -> u64 {
         self.0 >> SLOT_INSTANCE_SHIFT & 0xf
     }
 
     #[inline]
-    pub fn hash(self) -> u64 {
+    pub(crate) fn hash(self) -> u64 {
         self.0 >> SLOT_HASH_SHIFT
     }
 
     #[inline]
-    pub fn with_state(self, state: u64) -> Slot {
+    pub(crate) fn with_state(self, state: u64) -> Slot {
         Slot(self.0 & !STATE_MASK | state << SLOT_STATE_SHIFT)
     }
 
     /// Whether readers see it: a delete that is under way has not happened yet.
     #[inline]
-    pub fn is_seen(self) -> bool {
+    pub(crate) fn is_seen(self) -> bool {
         self.0 != 0 && matches!(self.state(), STATE_LIVE | STATE_DELETE)
     }
 }

@@ -10,10 +10,12 @@ use pmlib::ground::Locked;
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::kv::{DEPTH_MAX, INDEX_MAGIC, STATE_LIVE};
 
+use crate::engine::{Cut, Index};
 use crate::error::{Error, Result};
-use crate::hash::Hash;
-use crate::index::{Directory, Group, Located, chunk_word};
-use crate::key::{KeyHash, line_at};
+use crate::group::{Group, Located};
+use crate::index::{ByHash, Directory, Way, chunk_word};
+use crate::key::KeyHash;
+use crate::kv::Hash;
 use crate::slot::{HASH_BITS, Slot};
 
 /// All groups of a chunk are settled.
@@ -31,7 +33,7 @@ impl<'h> Hash<'h> {
         mem.fence();
         let chunk = start / CHUNK_BYTES;
         // Nothing was ever under way in it.
-        mem.store(self.note(chunk), all_settled(self.shape.groups));
+        mem.store(self.note(chunk), all_settled(self.cut.groups));
         Ok(chunk)
     }
 
@@ -44,23 +46,23 @@ impl<'h> Hash<'h> {
 
     /// Splits the chunk in which a key's group is full; nothing is locked.
     #[cold]
-    pub(crate) fn split(&self, hash: KeyHash, full: &Located) -> Result<()> {
+    pub(crate) fn split(&self, hash: KeyHash, full: &Located<Way>) -> Result<()> {
         let mut locked: Option<(Locked<'h>, Vec<u64>)> = None;
         let mem = self.ground.mem();
         let done = self.heap.tx(|tx| {
             tx.lock(self.head)?;
             let located = self.locate(hash)?;
-            if located.chunk != full.chunk || located.depth != full.depth {
+            if located.chunk != full.chunk || located.way.depth != full.way.depth {
                 // Somebody else has split it.
                 return Ok(());
             }
-            if located.depth == DEPTH_MAX {
+            if located.way.depth == DEPTH_MAX {
                 return Err(Error::Crowded);
             }
             let _window = mem.window();
             let lock = self.ground.lock(located.chunk);
-            for group in 0..self.shape.groups {
-                self.settle_if_needed(&located, group)?;
+            for group in 0..self.cut.groups {
+                self.settle_if_needed(&located.with_group(group))?;
             }
             let (content, moved) = self.half(&located);
             let new = self.make_index(tx, &content)?;
@@ -80,23 +82,24 @@ impl<'h> Hash<'h> {
             }
             self.mark_sequence(full.chunk, false);
         }
-        mem.store(self.note(full.chunk), all_settled(self.shape.groups));
+        mem.store(self.note(full.chunk), all_settled(self.cut.groups));
         done
     }
 
     /// The content of a new chunk with the keys that have the next bit of the hash, and where their
     /// slots are.
-    fn half(&self, located: &Located) -> (Vec<u8>, Vec<u64>) {
+    fn half(&self, located: &Located<Way>) -> (Vec<u8>, Vec<u64>) {
         let mem = self.ground.mem();
         let mut content = Self::empty_index();
         let mut moved = Vec::new();
-        for group in 0..self.shape.groups {
-            for line in 1..=self.shape.lines + self.shape.stash {
-                let start = line_at(located.chunk, group, line);
+        for group in 0..self.cut.groups {
+            let group = located.with_group(group);
+            for line in 1..=self.cut.lines() {
+                let start = group.line(line);
                 let words: [u64; 8] = mem.read(start);
                 for (nth, &word) in words.iter().enumerate() {
                     let slot = Slot(word);
-                    let is_upper = slot.hash() >> (HASH_BITS - 1 - located.depth) & 1 == 1;
+                    let is_upper = slot.hash() >> (HASH_BITS - 1 - located.way.depth) & 1 == 1;
                     if word == 0 || !is_upper {
                         continue;
                     }
@@ -115,10 +118,10 @@ impl<'h> Hash<'h> {
     }
 
     /// Has the directory lead to a new chunk too, by the transaction.
-    fn lead_to(&self, tx: &mut pmlib::Tx<'_>, located: &Located, new: u64) -> Result<()> {
-        let Directory { offset, depth } = located.directory;
-        let to = match located.depth == depth {
-            false => located.directory,
+    fn lead_to(&self, tx: &mut pmlib::Tx<'_>, located: &Located<Way>, new: u64) -> Result<()> {
+        let Directory { offset, depth } = located.way.directory;
+        let to = match located.way.depth == depth {
+            false => located.way.directory,
             true => {
                 let bytes = 16 << depth;
                 let doubled = tx.alloc(bytes.max(16))?;
@@ -145,9 +148,9 @@ impl<'h> Hash<'h> {
                 directory
             }
         };
-        let chunk_bits = located.depth + 1;
-        let words = 1u64 << (to.depth - located.depth);
-        let start = located.prefix * words * 8;
+        let chunk_bits = located.way.depth + 1;
+        let words = 1u64 << (to.depth - located.way.depth);
+        let start = located.way.prefix * words * 8;
         let copy = tx.edit_bytes(to.offset, start, words * 8)?;
         for (nth, word) in copy.chunks_mut(8).enumerate() {
             let is_upper = nth as u64 >= words / 2;
@@ -159,7 +162,10 @@ impl<'h> Hash<'h> {
     }
 
     /// Shows each group of each chunk, locked and settled. In a write window.
-    pub(crate) fn each_group(&self, mut show: impl FnMut(&Group<'h>) -> Result<()>) -> Result<()> {
+    pub(crate) fn walk_groups(
+        &self,
+        mut show: impl FnMut(&Group<'h, ByHash>) -> Result<()>,
+    ) -> Result<()> {
         let mut position = Position::default();
         while let Some(group) = self.next_group(&mut position)? {
             show(&group)?;
@@ -169,22 +175,22 @@ impl<'h> Hash<'h> {
 
     /// The next group of a walk, locked and settled; `None`: that was all. Keys that are there
     /// throughout are in one of them, whatever is split meanwhile.
-    pub(crate) fn next_group(&self, position: &mut Position) -> Result<Option<Group<'h>>> {
+    pub(crate) fn next_group(&self, position: &mut Position) -> Result<Option<Group<'h, ByHash>>> {
         if position.is_over {
             return Ok(None);
         }
         let hash = KeyHash(position.prefix << (64 - HASH_BITS));
         loop {
-            let located = self.locate(hash)?;
+            let located = self.locate(hash)?.with_group(position.group);
             let locked = self.ground.lock(located.chunk);
-            if !self.is_still(&located) {
+            if !ByHash::is_still(self, &located) {
                 continue;
             }
-            self.settle_if_needed(&located, position.group)?;
-            let end = (located.prefix + 1) << (HASH_BITS - located.depth);
+            self.settle_if_needed(&located)?;
+            let end = (located.way.prefix + 1) << (HASH_BITS - located.way.depth);
             position.end = position.end.max(end);
-            let group = Group::of(located, position.group, locked);
-            position.go_on(end, self.shape.groups);
+            let group = Group::of(located, locked);
+            position.go_on(end, self.cut.groups);
             return Ok(Some(group));
         }
     }

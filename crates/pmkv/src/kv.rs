@@ -1,15 +1,18 @@
-//! The hash engine's calls.
+//! The calls of engines of all kinds, and how the hash engine is opened.
 
 use std::cell::Cell;
 
 use pmlib::Heap;
 use pmlib::ground::Ground;
-use pmlib_format::kv::{KvHeadRaw, STATE_DELETE, STATE_LIVE, STATE_PUT};
+use pmlib_format::CHUNK_BYTES;
+use pmlib_format::kv::{INDEX_MAGIC, KvHeadRaw, STATE_DELETE, STATE_LIVE, STATE_PUT};
 
+use crate::engine::{Cut, Index};
 use crate::error::{Error, Result};
-use crate::index::{Directory, Found, Group, Located, chunk_word};
+use crate::group::{Found, Group, Located};
+use crate::index::{ByHash, Directory, chunk_word};
 use crate::iter::Entries;
-use crate::key::{KeyHash, line_at};
+use crate::key::Key;
 use crate::places::{Place, Pools};
 use crate::record::{self, Head};
 use crate::shape::Shape;
@@ -37,6 +40,16 @@ fn with_old_value<T>(body: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     done
 }
 
+/// An engine of a heap, with keys as its index has them ([`Hash`]).
+pub struct Kv<'h, I: Index> {
+    pub(crate) heap: &'h Heap,
+    pub(crate) ground: Ground<'h>,
+    /// Its head's offset.
+    pub(crate) head: u64,
+    pub(crate) cut: I::Cut,
+    pub(crate) pools: Pools,
+}
+
 /// A hash engine of a heap: keys in no order.
 ///
 /// ```
@@ -47,14 +60,7 @@ fn with_old_value<T>(body: impl FnOnce(&mut Vec<u8>) -> T) -> T {
 /// assert_eq!(users.get(b"ada")?.as_deref(), Some(&b"1815"[..]));
 /// # Ok::<_, pmkv::Error>(())
 /// ```
-pub struct Hash<'h> {
-    pub(crate) heap: &'h Heap,
-    pub(crate) ground: Ground<'h>,
-    /// Its head's offset.
-    pub(crate) head: u64,
-    pub(crate) shape: Shape,
-    pub(crate) pools: Pools,
-}
+pub type Hash<'h> = Kv<'h, ByHash>;
 
 /// The state of a key on which a put depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,14 +136,14 @@ impl<'h> Hash<'h> {
             heap,
             ground,
             head,
-            shape,
+            cut: shape,
             pools: Pools::default(),
         };
         if ground.mem().load(head) == 0 {
             hash.make_head()?;
         }
         let word = ground.mem().load(head + 8);
-        hash.shape = Shape::of(word).ok_or(Error::Shape { found: word })?;
+        hash.cut = Shape::of(word).ok_or(Error::Shape { found: word })?;
         hash.directory()?;
         Ok(hash)
     }
@@ -157,7 +163,7 @@ impl<'h> Hash<'h> {
             tx.edit_bytes(offset, 0, 8)?
                 .copy_from_slice(&first.to_le_bytes());
             let directory = Directory { offset, depth: 0 };
-            let words = [directory.word(self.head), self.shape.word()];
+            let words = [directory.word(self.head), self.cut.word()];
             let copy = tx.edit_bytes(self.head, 0, 16)?;
             for (to, word) in copy.chunks_mut(8).zip(words) {
                 to.copy_from_slice(&word.to_le_bytes());
@@ -166,8 +172,17 @@ impl<'h> Hash<'h> {
         })
     }
 
-    fn hash_of(&self, key: &[u8]) -> KeyHash {
-        KeyHash::of(key, self.ground.seed())
+    /// All keys with their values, in no order. Each value is read when its key is come to. A key
+    /// that is there throughout comes once, and none comes twice. A damaged record comes as
+    /// `Corrupt`, and the others behind it.
+    pub fn iter(&self) -> Entries<'_, 'h> {
+        Entries::of(self)
+    }
+}
+
+impl<'h, I: Index> Kv<'h, I> {
+    pub(crate) fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
+        Key::of(bytes, self.ground.seed())
     }
 
     /// The value of a key; `None`: it is not there.
@@ -179,13 +194,13 @@ impl<'h> Hash<'h> {
         Ok(self.get_into(key, &mut value)?.then_some(value))
     }
 
-    /// Like [`Hash::get`], into a buffer that the caller keeps; whether the key is there.
+    /// Like [`Kv::get`], into a buffer that the caller keeps; whether the key is there.
     ///
     /// # Errors
-    /// Those of [`Hash::get`].
+    /// Those of [`Kv::get`].
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.ground.enter()?;
-        self.read(self.hash_of(key), key, value)
+        self.read(self.key(key), value)
     }
 
     /// Has a key have this value. It is durable when this returns.
@@ -197,10 +212,10 @@ impl<'h> Hash<'h> {
         self.put_when(key, value, |_| true).map(drop)
     }
 
-    /// Like [`Hash::put`], if the key is as expected; whether it was.
+    /// Like [`Kv::put`], if the key is as expected; whether it was.
     ///
     /// # Errors
-    /// Those of [`Hash::put`].
+    /// Those of [`Kv::put`].
     pub fn put_if(&self, key: &[u8], expected: Expect<'_>, value: &[u8]) -> Result<bool> {
         self.put_when(key, value, |old| match expected {
             Expect::Missing => old.is_none(),
@@ -229,17 +244,16 @@ impl<'h> Hash<'h> {
         self.ground.enter_to_change()?;
         let mem = self.ground.mem();
         let _window = mem.window();
-        let hash = self.hash_of(key);
-        let mut first = self.prefetch(hash);
+        let key = self.key(key);
+        let mut first = self.prefetch(key);
         let place = self.take(bytes)?;
         loop {
-            let group = self.lock_from(hash, first.take());
-            let done = group.and_then(|group| {
-                self.try_put(&group, hash, (key, value), place, old_value, &is_right)
-            });
+            let group = I::lock_from(self, key, first.take());
+            let done = group
+                .and_then(|group| self.try_put(&group, (key, value), place, old_value, &is_right));
             match done {
                 Ok(Tried::Full(full)) => {
-                    if let Err(error) = self.split(hash, &full) {
+                    if let Err(error) = I::split(self, key, &full) {
                         self.undo(place)?;
                         return Err(error);
                     }
@@ -273,31 +287,28 @@ impl<'h> Hash<'h> {
         Ok(())
     }
 
-    /// Asks for the lines in which a key may be; answers its chunk.
-    fn prefetch(&self, hash: KeyHash) -> Option<Located> {
-        let located = self.locate(hash).ok()?;
-        let group = hash.group(&self.shape);
-        for line in hash.lines(&self.shape) {
-            let at = line_at(located.chunk, group, line);
-            self.ground.mem().prefetch_if_there(at);
+    /// Asks for the lines in which a key may be; answers where they are.
+    fn prefetch(&self, key: Key<'_>) -> Option<Located<I::Way>> {
+        let located = I::locate(self, key).ok()??;
+        for line in self.cut.lines_of(key.hash).0 {
+            self.ground.mem().prefetch_if_there(located.line(line));
         }
         Some(located)
     }
 
     fn try_put(
         &self,
-        group: &Group<'_>,
-        hash: KeyHash,
-        (key, value): (&[u8], &[u8]),
+        group: &Group<'_, I>,
+        (key, value): (Key<'_>, &[u8]),
         place: Place,
         old_value: &mut Vec<u8>,
         is_right: &impl Fn(Option<&[u8]>) -> bool,
-    ) -> Result<Tried> {
-        let old = self.find(group, hash, key, old_value)?;
+    ) -> Result<Tried<I::Way>> {
+        let old = self.find(group, key, old_value)?;
         if !is_right(old.map(|_| &old_value[..])) {
             return Ok(Tried::Not);
         }
-        let Some((line, at)) = self.free_slot(group, hash, old.as_ref()) else {
+        let Some((line, at)) = self.free_slot(group, key, old.as_ref()) else {
             return Ok(Tried::Full(group.located));
         };
         let head = Head {
@@ -305,11 +316,11 @@ impl<'h> Hash<'h> {
             version: old.map_or(1, |old| old.head.version.wrapping_add(1)),
             epoch: self.ground.run(),
             value: value.len() as u64,
-            key: key.len() as u64,
+            key: key.bytes.len() as u64,
             instance: place.instance,
         };
-        let staged = record::stage(self.ground.seed(), place.offset, head, key, value);
-        let slot = Slot::new(place.offset, place.instance, hash.in_slot());
+        let staged = record::stage(self.ground.seed(), place.offset, head, key.bytes, value);
+        let slot = Slot::new(place.offset, place.instance, key.hash.in_slot());
         let moved =
             old.is_some_and(|old| old.line != line) && !planted!("bug-next-version-in-other-line");
         self.publish(group, place, &staged, (at, slot), old.as_ref(), moved)?;
@@ -320,18 +331,18 @@ impl<'h> Hash<'h> {
     /// Stores a record and its slot, and has readers see it once it is durable.
     fn publish(
         &self,
-        group: &Group<'_>,
+        group: &Group<'_, I>,
         place: Place,
         staged: &pmem::Stage,
         (at, slot): (u64, Slot),
         old: Option<&Found>,
         moved: bool,
     ) -> Result<()> {
-        let (mem, chunk) = (self.ground.mem(), group.located.chunk);
+        let (mem, located) = (self.ground.mem(), &group.located);
         if !planted!("bug-record-unfenced") {
             mem.write_nt(place.offset, staged.whole_lines())?;
         }
-        self.mark_busy(chunk, group.group, true);
+        self.mark_busy(located, true);
         if let Some(old) = old
             && planted!("bug-old-slot-cleared-before-fence")
         {
@@ -354,10 +365,10 @@ impl<'h> Hash<'h> {
         }
         if let Some(old) = old {
             // A reader that comes between finds neither, and looks again.
-            self.mark_sequence(chunk, true);
+            self.mark_sequence(located.chunk, true);
             mem.store(old.at, 0);
             mem.store(at, slot.0);
-            self.mark_sequence(chunk, false);
+            self.mark_sequence(located.chunk, false);
             if moved && !planted!("bug-moved-slot-unflushed") {
                 mem.flush(old.at, 8);
                 mem.fence();
@@ -365,7 +376,7 @@ impl<'h> Hash<'h> {
         } else {
             mem.store(at, slot.0);
         }
-        self.mark_busy(chunk, group.group, false);
+        self.mark_busy(located, false);
         self.alive()
     }
 
@@ -385,9 +396,9 @@ impl<'h> Hash<'h> {
         record::taken(key, &[])?;
         self.ground.enter_to_change()?;
         let _window = self.ground.mem().window();
-        let hash = self.hash_of(key);
-        let group = self.lock(hash)?;
-        let found = with_old_value(|value| self.find(&group, hash, key, value))?;
+        let key = self.key(key);
+        let group = self.lock(key)?;
+        let found = with_old_value(|value| self.find(&group, key, value))?;
         let Some(old) = found else {
             return Ok(false);
         };
@@ -401,9 +412,9 @@ impl<'h> Hash<'h> {
     }
 
     /// Takes slots of a locked group away.
-    fn clear_slots(&self, group: &Group<'_>, slots: &[(u64, Slot)]) -> Result<()> {
-        let (mem, chunk) = (self.ground.mem(), group.located.chunk);
-        self.mark_busy(chunk, group.group, true);
+    fn clear_slots(&self, group: &Group<'_, I>, slots: &[(u64, Slot)]) -> Result<()> {
+        let (mem, located) = (self.ground.mem(), &group.located);
+        self.mark_busy(located, true);
         for &(at, slot) in slots {
             if planted!("bug-delete-visible-before-fence") {
                 mem.store(at, 0);
@@ -418,7 +429,7 @@ impl<'h> Hash<'h> {
         for &(at, _) in slots {
             mem.store(at, 0);
         }
-        self.mark_busy(chunk, group.group, false);
+        self.mark_busy(located, false);
         self.alive()
     }
 
@@ -426,12 +437,12 @@ impl<'h> Hash<'h> {
     /// leaves some of them. Answers how many they were.
     ///
     /// # Errors
-    /// Those of [`Hash::delete`].
+    /// Those of [`Kv::delete`].
     pub fn clear(&self) -> Result<u64> {
         self.ground.enter_to_change()?;
         let (mut count, mut alone) = (0, Vec::new());
         let window = self.ground.mem().window();
-        self.each_group(|group| {
+        I::each_group(self, |group| {
             let slots = self.seen_slots(group);
             if slots.is_empty() {
                 return Ok(());
@@ -454,10 +465,10 @@ impl<'h> Hash<'h> {
     }
 
     /// The slots of a locked group that readers see.
-    pub(crate) fn seen_slots(&self, group: &Group<'_>) -> Vec<(u64, Slot)> {
+    pub(crate) fn seen_slots(&self, group: &Group<'_, I>) -> Vec<(u64, Slot)> {
         let mut slots = Vec::new();
-        for line in 1..=self.shape.lines + self.shape.stash {
-            let start = line_at(group.located.chunk, group.group, line);
+        for line in 1..=self.cut.lines() {
+            let start = group.located.line(line);
             let words: [u64; 8] = self.ground.mem().read(start);
             let here = words.into_iter().map(Slot).enumerate();
             let seen = here.filter(|(_, slot)| slot.is_seen());
@@ -466,10 +477,10 @@ impl<'h> Hash<'h> {
         slots
     }
 
-    /// Whether a key can have this slot of a group, as far as their hashes tell.
-    pub(crate) fn belongs(&self, key: &[u8], group: &Group<'_>, slot: Slot) -> bool {
-        let hash = self.hash_of(key);
-        hash.in_slot() == slot.hash() && hash.group(&self.shape) == group.group
+    /// Whether a key can have this slot of its lines.
+    pub(crate) fn belongs(&self, key: &[u8], located: &Located<I::Way>, slot: Slot) -> bool {
+        let key = self.key(key);
+        key.hash.in_slot() == slot.hash() && I::has(self, located, key)
     }
 
     /// How many keys there are, by a look at all slots.
@@ -488,37 +499,29 @@ impl<'h> Hash<'h> {
         self.ground.enter_to_change()?;
         let _window = self.ground.mem().window();
         let mut stats = Stats::default();
-        let mut last = 0;
-        self.each_group(|group| {
+        I::each_group(self, |group| {
             stats.keys += self.seen_slots(group).len() as u64;
-            if group.located.chunk != last {
-                last = group.located.chunk;
-                stats.index_chunks += u64::from(group.group == 0);
-            }
-            stats.slots += (self.shape.lines + self.shape.stash) * 8;
+            stats.slots += self.cut.lines() * 8;
             Ok(())
         })?;
-        let runs = self.ground.runs_of(self.head);
-        let all: u64 = runs.iter().map(|&(_, chunks)| chunks).sum();
-        stats.record_runs = (runs.len() as u64).saturating_sub(stats.index_chunks);
-        stats.record_bytes = all.saturating_sub(stats.index_chunks) * pmlib_format::CHUNK_BYTES;
+        for (chunk, chunks) in self.ground.runs_of(self.head) {
+            if self.ground.mem().load(chunk * CHUNK_BYTES) == INDEX_MAGIC {
+                stats.index_chunks += 1;
+            } else {
+                stats.record_runs += 1;
+                stats.record_bytes += chunks * CHUNK_BYTES;
+            }
+        }
         Ok(stats)
-    }
-
-    /// All keys with their values, in no order. Each value is read when its key is come to. A key
-    /// that is there throughout comes once, and none comes twice. A damaged record comes as
-    /// `Corrupt`, and the others behind it.
-    pub fn iter(&self) -> Entries<'_, 'h> {
-        Entries::of(self)
     }
 }
 
 /// The outcome of an attempt.
-enum Tried {
+enum Tried<W> {
     /// It is done; the place of a record with a run of its own that is nobody's now.
     Done(Option<u64>),
     /// The key is not as expected.
     Not,
     /// There is no slot for it in this chunk.
-    Full(Located),
+    Full(Located<W>),
 }

@@ -1,0 +1,87 @@
+//! The parts in which the kinds of engines differ: how keys are spread over groups of slots.
+
+use std::fmt::Debug;
+use std::ops::RangeInclusive;
+
+use crate::error::Result;
+use crate::group::{Group, Located};
+use crate::key::{Key, KeyHash};
+use crate::kv::Kv;
+use crate::slot::Slot;
+
+/// How an engine's chunks are cut. The cut never changes.
+pub trait Cut: Copy + Debug {
+    /// The word in an engine's head.
+    fn word(&self) -> u64;
+    /// The cut in such a word; `None`: of no engine of this kind that this build knows.
+    fn of(word: u64) -> Option<Self>;
+    /// Whether an engine can have it.
+    fn is_possible(&self) -> bool;
+    /// log2 of the most places of a record chunk.
+    fn places_log2(&self) -> u64;
+    /// Lines of slots that are searched together, numbered from 1 on.
+    fn lines(&self) -> u64;
+    /// A key's own two lines, and those for the keys whose own are full.
+    fn lines_of(&self, hash: KeyHash) -> ([u64; 2], RangeInclusive<u64>);
+}
+
+/// A kind of engine. Calls say more in `crate::group`, where they are used.
+pub trait Index: Sized {
+    /// How chunks are cut.
+    type Cut: Cut;
+    /// How a key's lines were found, so that it can be asked whether that still holds.
+    type Way: Copy + Debug;
+
+    /// The lines of a key; `None`: that is being changed.
+    ///
+    /// # Errors
+    /// `Damaged`, `Corrupt`; `Heap`.
+    fn locate(kv: &Kv<'_, Self>, key: Key<'_>) -> Result<Option<Located<Self::Way>>>;
+
+    /// Whether these are still the lines of the keys of which they were.
+    fn is_still(kv: &Kv<'_, Self>, located: &Located<Self::Way>) -> bool;
+
+    /// Locks a key's lines, in a write window, and has them be settled; `first`: where they were
+    /// found before.
+    ///
+    /// # Errors
+    /// `Damaged`, `Corrupt`; `Heap`.
+    fn lock_from<'h>(
+        kv: &Kv<'h, Self>,
+        key: Key<'_>,
+        first: Option<Located<Self::Way>>,
+    ) -> Result<Group<'h, Self>>;
+
+    /// Settles all lines of a group of a locked chunk, in a write window.
+    ///
+    /// # Errors
+    /// `Heap`.
+    fn settle(kv: &Kv<'_, Self>, located: &Located<Self::Way>) -> Result<()>;
+
+    /// Whether a slot may be of these lines, as it tells by itself.
+    fn may_have(kv: &Kv<'_, Self>, located: &Located<Self::Way>, slot: Slot) -> bool;
+
+    /// Whether a key's slot can be in these lines.
+    fn has(kv: &Kv<'_, Self>, located: &Located<Self::Way>, key: Key<'_>) -> bool;
+
+    /// Makes room where a key's lines are full; nothing is locked.
+    ///
+    /// # Errors
+    /// `Crowded`, `Corrupt`, `Damaged`; `Heap`.
+    fn split(kv: &Kv<'_, Self>, key: Key<'_>, full: &Located<Self::Way>) -> Result<()>;
+
+    /// Shows all lines, locked and settled, each once, whatever is split meanwhile. In a write
+    /// window.
+    ///
+    /// # Errors
+    /// Those of `show`; `Damaged`, `Corrupt`; `Heap`.
+    fn each_group<'h>(
+        kv: &Kv<'h, Self>,
+        show: impl FnMut(&Group<'h, Self>) -> Result<()>,
+    ) -> Result<()>;
+
+    /// A place that locked lines name beside their slots.
+    fn place_beside(_: &Kv<'_, Self>, _: &Located<Self::Way>) -> Option<Slot> {
+        None
+    }
+}

@@ -1,0 +1,288 @@
+//! A group of slots: lines that are searched together, and the search for a key in them.
+//!
+//! The lock of an index chunk covers its groups. Beside it stand two words of this run
+//! (`pmlib::ground`):
+//! - The *note*: a bit for each group that was settled in this run (`crates/pmkv/src/settle.rs`),
+//!   and the group that the lock's holder is changing. A holder that finds such a mark knows that
+//!   another one died there, and settles the group again. The upper bits are the index's own.
+//! - The *sequence*: odd while slots become visible or cease to be. A reader that has found nothing
+//!   believes it only if the sequence was the same before and after.
+//!
+//! A key has one visible slot at most at any moment, so that a reader may stop at the first.
+
+use pmlib::ground::Locked;
+use pmlib_format::kv::{STATE_LIVE, STATE_PUT};
+
+use crate::engine::{Cut, Index};
+use crate::error::{Error, Result};
+use crate::key::{Key, KeyHash};
+use crate::kv::Kv;
+use crate::record::{self, Head, Seen};
+use crate::slot::Slot;
+
+/// Looks without a lock before a reader takes it.
+const LOOKS: u32 = 16;
+
+/// The group that is being changed: its number above this, and this bit.
+const BUSY: u64 = 1 << 16;
+const BUSY_SHIFT: u32 = 17;
+/// The bits of a note that tell of that.
+const BUSY_BITS: u64 = BUSY | 0xf << BUSY_SHIFT;
+
+/// Where a key's lines are.
+#[derive(Clone, Copy, Debug)]
+pub struct Located<W> {
+    pub(crate) chunk: u64,
+    /// The bit of the chunk's note.
+    pub(crate) group: u64,
+    /// Where line 0 is; the slots are from line 1 on.
+    pub(crate) start: u64,
+    pub(crate) way: W,
+}
+
+impl<W> Located<W> {
+    #[inline]
+    pub(crate) fn line(&self, line: u64) -> u64 {
+        self.start + line * 64
+    }
+}
+
+/// A key's slot, with the chunk locked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub line: u64,
+    pub at: u64,
+    pub slot: Slot,
+    pub head: Head,
+}
+
+/// A key's lines, with their chunk locked.
+pub struct Group<'h, I: Index> {
+    pub(crate) located: Located<I::Way>,
+    _locked: Locked<'h>,
+}
+
+impl<'h, I: Index> Group<'h, I> {
+    /// Lines of a chunk that was locked.
+    pub(crate) fn of(located: Located<I::Way>, locked: Locked<'h>) -> Group<'h, I> {
+        Group {
+            located,
+            _locked: locked,
+        }
+    }
+}
+
+impl<'h, I: Index> Kv<'h, I> {
+    /// A key's own lines, then the others in which it may be.
+    #[inline]
+    pub(crate) fn all_lines(&self, hash: KeyHash) -> impl Iterator<Item = u64> + use<I> {
+        let (own, others) = self.cut.lines_of(hash);
+        own.into_iter().chain(others)
+    }
+
+    #[cold]
+    pub(crate) fn damaged(&self, what: &'static str, offset: u64) -> Error {
+        match self.ground.mem().failed() {
+            Some(offset) => Error::Heap(pmlib::Error::Lost { offset }),
+            None => Error::Damaged { what, offset },
+        }
+    }
+
+    /// Locks a key's lines, in a write window, and has them be settled.
+    #[inline]
+    pub(crate) fn lock(&self, key: Key<'_>) -> Result<Group<'h, I>> {
+        I::lock_from(self, key, None)
+    }
+
+    #[inline]
+    pub(crate) fn note(&self, chunk: u64) -> u64 {
+        self.ground.note(chunk, 0)
+    }
+
+    #[inline]
+    fn sequence(&self, chunk: u64) -> u64 {
+        self.ground.note(chunk, 1)
+    }
+
+    /// Before (`odd`) and after slots of a locked chunk become visible or cease to be.
+    #[inline]
+    pub(crate) fn mark_sequence(&self, chunk: u64, odd: bool) {
+        let mem = self.ground.mem();
+        let at = self.sequence(chunk);
+        let sequence = mem.load_cached(at);
+        mem.store(at, (sequence | 1) + u64::from(!odd));
+    }
+
+    #[inline]
+    pub(crate) fn is_settled(&self, located: &Located<I::Way>) -> bool {
+        self.ground.mem().load_cached(self.note(located.chunk)) >> located.group & 1 == 1
+    }
+
+    /// Has a group of a locked chunk be settled, and the one in which a former holder died.
+    #[inline]
+    pub(crate) fn settle_if_needed(&self, located: &Located<I::Way>) -> Result<()> {
+        let (mem, at) = (self.ground.mem(), self.note(located.chunk));
+        let mut note = mem.load_cached(at);
+        if note & BUSY != 0 {
+            note &= !(BUSY_BITS | 1 << (note >> BUSY_SHIFT & 0xf));
+            mem.store(at, note);
+        }
+        if note >> located.group & 1 == 0 {
+            I::settle(self, located)?;
+            mem.store(at, note | 1 << located.group);
+        }
+        Ok(())
+    }
+
+    /// Notes that a group of a locked chunk is being changed, or that it no longer is.
+    #[inline]
+    pub(crate) fn mark_busy(&self, located: &Located<I::Way>, is_busy: bool) {
+        let (mem, at) = (self.ground.mem(), self.note(located.chunk));
+        let settled = mem.load_cached(at) & !BUSY_BITS;
+        let busy = if is_busy {
+            BUSY | located.group << BUSY_SHIFT
+        } else {
+            0
+        };
+        mem.store(at, settled | busy);
+    }
+
+    /// A key's slot in a locked group.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        group: &Group<'_, I>,
+        key: Key<'_>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<Found>> {
+        let mem = self.ground.mem();
+        for line in self.all_lines(key.hash) {
+            let start = group.located.line(line);
+            let words: [u64; 8] = mem.read(start);
+            for (nth, &word) in words.iter().enumerate() {
+                let slot = Slot(word);
+                if slot.hash() != key.hash.in_slot() || !slot.is_seen() {
+                    continue;
+                }
+                let place = slot.place();
+                match record::read(self.ground, place, slot.instance(), key.bytes, value)? {
+                    Seen::Same(head) => {
+                        let at = start + nth as u64 * 8;
+                        return Ok(Some(Found {
+                            line,
+                            at,
+                            slot,
+                            head,
+                        }));
+                    }
+                    Seen::Other => {}
+                    Seen::None => return Err(Error::Corrupt { offset: place }),
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// A free slot of a locked group for a key: its line, and where it is. The next version of a
+    /// key goes into the line of the one before, if there is room.
+    #[inline]
+    pub(crate) fn free_slot(
+        &self,
+        group: &Group<'_, I>,
+        key: Key<'_>,
+        old: Option<&Found>,
+    ) -> Option<(u64, u64)> {
+        let mem = self.ground.mem();
+        let free = |line: u64| {
+            let start = group.located.line(line);
+            let words: [u64; 8] = mem.read(start);
+            let count = words.iter().filter(|&&word| word == 0).count();
+            let first = words.iter().position(|&word| word == 0);
+            (first.map(|nth| start + nth as u64 * 8), count)
+        };
+        if let Some(old) = old
+            && !planted!("bug-next-version-in-other-line")
+            && let (Some(at), _) = free(old.line)
+        {
+            return Some((old.line, at));
+        }
+        let ([one, two], others) = self.cut.lines_of(key.hash);
+        let (first, second) = (free(one), free(two));
+        let better = if second.1 > first.1 {
+            (two, second.0)
+        } else {
+            (one, first.0)
+        };
+        if let (line, Some(at)) = better {
+            return Some((line, at));
+        }
+        others
+            .into_iter()
+            .find_map(|line| free(line).0.map(|at| (line, at)))
+    }
+
+    /// Reads a key's value without a lock, if it is there.
+    #[inline]
+    pub(crate) fn read(&self, key: Key<'_>, value: &mut Vec<u8>) -> Result<bool> {
+        for _ in 0..LOOKS {
+            let Some(located) = I::locate(self, key)? else {
+                std::hint::spin_loop();
+                continue;
+            };
+            if !self.is_settled(&located) {
+                break;
+            }
+            if let Some(answer) = self.look(&located, key, value)? {
+                return Ok(answer);
+            }
+            std::hint::spin_loop();
+        }
+        let _window = self.ground.mem().window();
+        let group = self.lock(key)?;
+        Ok(self.find(&group, key, value)?.is_some())
+    }
+
+    /// One look; `None`: something was changed meanwhile.
+    #[inline]
+    fn look(
+        &self,
+        located: &Located<I::Way>,
+        key: Key<'_>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<bool>> {
+        let mem = self.ground.mem();
+        let before = mem.load_cached(self.sequence(located.chunk));
+        for line in self.all_lines(key.hash) {
+            let start = located.line(line);
+            let words: [u64; 8] = mem.read(start);
+            for (nth, &word) in words.iter().enumerate() {
+                let slot = Slot(word);
+                let is_seen = slot.is_seen()
+                    || planted!("bug-put-seen-before-fence") && slot.state() == STATE_PUT;
+                if slot.hash() != key.hash.in_slot() || !is_seen {
+                    continue;
+                }
+                let at = start + nth as u64 * 8;
+                let seen =
+                    record::read(self.ground, slot.place(), slot.instance(), key.bytes, value)?;
+                mem.acquire();
+                let now = Slot(mem.load_cached(at));
+                // A delete that has begun meanwhile has not happened.
+                let is_same = now == slot || now.is_seen() && now.with_state(STATE_LIVE) == slot;
+                match seen {
+                    Seen::Other => {}
+                    _ if !is_same => return Ok(None),
+                    Seen::Same(_) => return Ok(Some(true)),
+                    Seen::None => {
+                        let offset = slot.place();
+                        return Err(Error::Corrupt { offset });
+                    }
+                }
+            }
+        }
+        mem.acquire();
+        let after = mem.load_cached(self.sequence(located.chunk));
+        let is_believed = before == after && after & 1 == 0 && I::is_still(self, located);
+        Ok(is_believed.then_some(false))
+    }
+}

@@ -35,7 +35,10 @@ pub fn of_engine(path: &Path, error: &pmkv::Error) -> Failure {
     let way_out = match error {
         pmkv::Error::Heap(error) => return of_heap(path, error),
         pmkv::Error::Corrupt { .. } => {
-            "; its key has lost its value, and the other keys are as they were"
+            return Failure::whole(format!(
+                "{heap}: {error}; its key has lost its value, and the other keys are as they were; \
+                 to use the key again: pmkv scrub --drop {heap}"
+            ));
         }
         pmkv::Error::TooLarge { .. } => "; divide what is to be kept",
         pmkv::Error::Damaged { .. } => "; copy what `pmkv scan` still shows, to a new heap",

@@ -75,6 +75,20 @@ A damaged record is told on stderr, and the other keys are shown.
 
 Exit codes: 0 done, 8 could not be done, or not wholly.")]
     Scan(Scan),
+    /// Verify the records of an engine: each byte of its keys and values
+    #[command(after_help = "\
+A line for each damaged record: its offset, and its key, if that can still be told. With --drop they
+are taken away, and their keys can be used again; without it their keys are errors for `get`, `put`
+and `del`. Others may use the engine meanwhile.
+
+Examples:
+
+  pmkv scrub /dev/shm/heap
+  pmkv scrub /dev/shm/heap --drop
+
+Exit codes: 0 all are whole, 1 damaged ones were dropped, 4 damaged ones are left, 8 could not be
+done.")]
+    Scrub(Scrub),
     /// Show a heap's size, space, medium, durability and engines
     #[command(after_help = "\
 Example: the bytes that are free, without growth:
@@ -213,6 +227,22 @@ pub struct Scan {
     #[command(flatten)]
     pub engine: Engine,
     /// Print JSON, a line a key
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmkv scrub`
+#[derive(Args)]
+pub struct Scrub {
+    /// The heap
+    pub heap: PathBuf,
+    /// Take damaged records away
+    #[arg(long)]
+    pub drop: bool,
+    /// The engine
+    #[command(flatten)]
+    pub engine: Engine,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

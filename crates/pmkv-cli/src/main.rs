@@ -11,6 +11,7 @@ mod dump;
 mod failure;
 mod keys;
 mod scan;
+mod scrub;
 mod shown;
 mod stat;
 
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Get(arguments) => keys::get(&arguments),
         Command::Del(arguments) => keys::del(&arguments),
         Command::Scan(arguments) => scan::run(&arguments),
+        Command::Scrub(arguments) => scrub::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Repair(arguments) => check::repair(&arguments),

@@ -258,6 +258,28 @@ fn a_damaged_record_is_told() {
     let text = String::from_utf8(output.stdout).expect("text");
     assert_eq!(text.lines().count(), 49, "{text}");
     assert!(!text.contains("key 17"));
+    a_damaged_record_is_dropped(&place);
+}
+
+fn a_damaged_record_is_dropped(place: &Place) {
+    let found = place.run("scrub", &[]);
+    assert_eq!(found.status.code(), Some(4));
+    let text = String::from_utf8(found.stdout).expect("text");
+    assert!(
+        text.contains("\tkey 17\n") && text.contains("50 records"),
+        "{text}"
+    );
+    refused(&place.run("put", &["key 17", "new"]), 8);
+    let dropped = place.run("scrub", &["--drop", "--json"]);
+    assert_eq!(dropped.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&dropped.stdout).expect("JSON");
+    assert_eq!(report["damaged"][0]["key"], "key 17");
+    assert_eq!(report["damaged"].as_array().map(Vec::len), Some(1));
+    let whole = place.done("scrub", &[]);
+    assert!(String::from_utf8_lossy(&whole).contains("49 records"));
+    silent(&place.run("get", &["key 17"]));
+    place.done("put", &["key 17", "new"]);
+    assert_eq!(place.done("get", &["key 17"]), b"new");
 }
 
 fn flip(heap: &Path, wanted: &[u8]) {

@@ -412,7 +412,7 @@ impl<'h, I: Index> Kv<'h, I> {
     }
 
     /// Takes slots of a locked group away.
-    fn clear_slots(&self, group: &Group<'_, I>, slots: &[(u64, Slot)]) -> Result<()> {
+    pub(crate) fn clear_slots(&self, group: &Group<'_, I>, slots: &[(u64, Slot)]) -> Result<()> {
         let (mem, located) = (self.ground.mem(), &group.located);
         self.mark_busy(located, true);
         for &(at, slot) in slots {

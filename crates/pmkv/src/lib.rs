@@ -26,6 +26,7 @@ mod key;
 mod kv;
 mod places;
 mod record;
+mod scrub;
 mod settle;
 mod shape;
 mod slot;
@@ -34,6 +35,7 @@ mod split;
 pub use error::{Error, Result};
 pub use iter::Entries;
 pub use kv::{Expect, Hash, Kv, Stats};
+pub use scrub::{Damage, OnDamage, Scrub, Scrubbed};
 pub use shape::Shape;
 
 /// The page's example is a test.

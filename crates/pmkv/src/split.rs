@@ -209,6 +209,12 @@ pub(crate) struct Position {
 }
 
 impl Position {
+    /// How far it is, in thousandths.
+    pub(crate) fn per_mille(&self, groups: u64) -> u32 {
+        let done = (self.end.max(self.start) - self.start) * self.group / groups;
+        (((self.start + done) * 1000) >> HASH_BITS) as u32
+    }
+
     /// After a group of a chunk whose prefixes end there.
     fn go_on(&mut self, end: u64, groups: u64) {
         self.prefix = end;

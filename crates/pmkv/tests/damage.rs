@@ -1,0 +1,188 @@
+//! Damaged records: all of them are found, and their keys can be used again.
+
+use pmkv::{Error, Hash, OnDamage, Scrubbed};
+use pmlib::{Heap, Options};
+
+fn options() -> Options {
+    Options {
+        seed: 7,
+        ..Options::default()
+    }
+}
+
+/// Where each record is, by its key: a walk over the heap's bytes.
+fn offsets(heap: &Heap, keys: u64, value: impl Fn(u64) -> Vec<u8>) -> Vec<u64> {
+    let mut all = vec![0; heap.size() as usize];
+    heap.ground().mem().copy_out(0, &mut all).unwrap();
+    let mut found = vec![0; keys as usize];
+    for at in (0..all.len() - 64).step_by(64) {
+        let nth = u64::from_le_bytes(all[at + 24..at + 32].try_into().unwrap());
+        if nth < keys {
+            let value = value(nth);
+            if all[at + 32..].starts_with(&value) {
+                found[nth as usize] = at as u64;
+            }
+        }
+    }
+    assert!(!found.contains(&0));
+    found
+}
+
+fn flip(heap: &Heap, byte: u64, bit: u64) {
+    let mem = heap.ground().mem();
+    let _window = mem.window();
+    let at = byte / 8 * 8;
+    mem.store(at, mem.load(at) ^ 1 << (byte % 8 * 8 + bit));
+}
+
+/// All steps of a scrub in one.
+fn scrubbed(hash: &Hash<'_>, on_damage: OnDamage) -> Scrubbed {
+    let mut all = Scrubbed::default();
+    for step in hash.scrub(on_damage) {
+        let step = step.unwrap();
+        assert!(step.per_mille >= all.per_mille && step.per_mille <= 1000);
+        all.records += step.records;
+        all.bytes += step.bytes;
+        all.damaged.extend(step.damaged);
+        all.per_mille = step.per_mille;
+    }
+    assert_eq!(all.per_mille, 1000);
+    all
+}
+
+/// Goal: a scrub finds every damaged record, and no other. Method: a bit is flipped in each of
+/// 10,000 records of 30,000, somewhere in the head, the key or the value.
+#[test]
+fn a_scrub_finds_every_flipped_bit() {
+    const KEYS: u64 = 30_000;
+    let heap = Heap::private(32 << 20, &options()).unwrap();
+    let hash = Hash::open(&heap, "kv").unwrap();
+    let value = |nth: u64| vec![nth as u8 | 1; 20 + nth as usize % 100];
+    for nth in 0..KEYS {
+        hash.put(&nth.to_le_bytes(), &value(nth)).unwrap();
+    }
+    let places = offsets(&heap, KEYS, value);
+    let whole = scrubbed(&hash, OnDamage::Keep);
+    assert_eq!((whole.records, whole.damaged.len()), (KEYS, 0));
+    let bytes: usize = (0..KEYS).map(|nth| 32 + value(nth).len()).sum();
+    assert_eq!(whole.bytes, bytes as u64);
+
+    let mut flipped: Vec<u64> = Vec::new();
+    for nth in (0..KEYS).step_by(3) {
+        let place = places[nth as usize];
+        let len = 32 + value(nth).len() as u64;
+        flip(&heap, place + nth * 7 % len, nth % 8);
+        flipped.push(place);
+    }
+    assert_eq!(flipped.len(), 10_000);
+    flipped.sort_unstable();
+    for on_damage in [OnDamage::Keep, OnDamage::Drop] {
+        let found = scrubbed(&hash, on_damage);
+        let mut offsets: Vec<u64> = found.damaged.iter().map(|damage| damage.offset).collect();
+        offsets.sort_unstable();
+        assert!(offsets == flipped, "{} of 10,000", offsets.len());
+        let is_dropped = on_damage == OnDamage::Drop;
+        assert!(
+            found
+                .damaged
+                .iter()
+                .all(|damage| damage.is_dropped == is_dropped)
+        );
+        let told = found
+            .damaged
+            .iter()
+            .filter_map(|damage| damage.key.as_ref());
+        let mut keys = 0;
+        for key in told {
+            let nth = u64::from_le_bytes(key[..].try_into().unwrap());
+            assert_eq!(nth % 3, 0);
+            keys += 1;
+        }
+        assert!(keys > 5000, "{keys}");
+    }
+    let left = scrubbed(&hash, OnDamage::Keep);
+    assert_eq!((left.records, left.damaged.len()), (20_000, 0));
+    for nth in 0..KEYS {
+        let found = hash.get(&nth.to_le_bytes()).unwrap();
+        assert_eq!(found, (nth % 3 != 0).then(|| value(nth)), "{nth}");
+        hash.put(&nth.to_le_bytes(), b"again").unwrap();
+    }
+    assert_eq!(hash.count().unwrap(), KEYS);
+    heap.check().unwrap();
+}
+
+/// Goal: a key whose record is damaged can be dropped by its name, whichever byte is damaged, and
+/// no other key. Method: a bit of each byte of a record is flipped, one after the other.
+#[test]
+fn a_damaged_key_can_be_dropped() {
+    let heap = Heap::private(4 << 20, &options()).unwrap();
+    let hash = Hash::open(&heap, "kv").unwrap();
+    let value = |nth: u64| vec![nth as u8 ^ 0x55; 50];
+    let key = 42u64.to_le_bytes();
+    for nth in 0..100u64 {
+        hash.put(&nth.to_le_bytes(), &value(nth)).unwrap();
+    }
+    for byte in 0..32 + 50 {
+        let place = offsets(&heap, 100, value)[42];
+        flip(&heap, place + byte, byte % 8);
+        for _ in 0..2 {
+            let refused = [hash.put(&key, b"new"), hash.delete(&key).map(drop)];
+            for refused in refused {
+                assert!(matches!(refused, Err(Error::Corrupt { offset }) if offset == place));
+            }
+        }
+        for other in (0..100u64).filter(|&nth| nth != 42) {
+            assert!(!hash.drop_damaged(&other.to_le_bytes()).unwrap());
+        }
+        assert!(hash.drop_damaged(&key).unwrap(), "{byte}");
+        assert!(!hash.drop_damaged(&key).unwrap(), "{byte}");
+        assert_eq!(hash.get(&key).unwrap(), None);
+        assert_eq!(hash.count().unwrap(), 99);
+        hash.put(&key, &value(42)).unwrap();
+    }
+    for nth in 0..100u64 {
+        assert_eq!(hash.get(&nth.to_le_bytes()).unwrap().unwrap(), value(nth));
+    }
+    let large = vec![3; 100_000];
+    hash.put(&key, &large).unwrap();
+    let free = heap.stats().unwrap().free_bytes;
+    let mut all = vec![0; heap.size() as usize];
+    heap.ground().mem().copy_out(0, &mut all).unwrap();
+    let place = all
+        .windows(5000)
+        .position(|part| part == &large[..5000])
+        .unwrap();
+    flip(&heap, place as u64 + 70_000, 3);
+    assert!(matches!(hash.get(&key), Err(Error::Corrupt { .. })));
+    assert!(hash.drop_damaged(&key).unwrap());
+    assert!(heap.stats().unwrap().free_bytes > free + 100_000);
+    heap.check().unwrap();
+}
+
+/// Goal: a scrub beside writers finds no damage, and each key that is there throughout. Method: a
+/// thread puts and deletes while another scrubs.
+#[test]
+fn a_scrub_beside_writers_finds_no_damage() {
+    let heap = Heap::private(32 << 20, &options()).unwrap();
+    let hash = Hash::open(&heap, "kv").unwrap();
+    for nth in 0..2000u64 {
+        hash.put(&nth.to_le_bytes(), &[1; 64]).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let hash = Hash::open(&heap, "kv").unwrap();
+            for nth in 2000..20_000u64 {
+                hash.put(&nth.to_le_bytes(), &[2; 64]).unwrap();
+                hash.put(&(nth % 2000).to_le_bytes(), &[3; 64]).unwrap();
+                hash.delete(&nth.to_le_bytes()).unwrap();
+            }
+        });
+        while !writer.is_finished() {
+            let found = scrubbed(&hash, OnDamage::Drop);
+            assert!(found.records >= 2000, "{found:?}");
+            assert_eq!(found.damaged, []);
+        }
+        writer.join().unwrap();
+    });
+    assert_eq!(hash.count().unwrap(), 2000);
+}

@@ -1,7 +1,6 @@
 //! The parts in which the kinds of engines differ: how keys are spread over groups of slots.
 
 use std::fmt::Debug;
-use std::ops::RangeInclusive;
 
 use crate::error::Result;
 use crate::group::{Group, Located};
@@ -10,7 +9,7 @@ use crate::kv::Kv;
 use crate::slot::Slot;
 
 /// How an engine's chunks are cut. The cut never changes.
-pub trait Cut: Copy + Debug {
+pub trait Cut: Copy + Debug + Default {
     /// The word in an engine's head.
     fn word(&self) -> u64;
     /// The cut in such a word; `None`: of no engine of this kind that this build knows.
@@ -21,16 +20,29 @@ pub trait Cut: Copy + Debug {
     fn places_log2(&self) -> u64;
     /// Lines of slots that are searched together, numbered from 1 on.
     fn lines(&self) -> u64;
-    /// A key's own two lines, and those for the keys whose own are full.
-    fn lines_of(&self, hash: KeyHash) -> ([u64; 2], RangeInclusive<u64>);
+    /// A key's own two lines.
+    fn own_lines(&self, hash: KeyHash) -> [u64; 2];
+    /// The lines of keys whose own are full.
+    fn other_lines(&self, hash: KeyHash) -> impl Iterator<Item = u64> + use<Self>;
 }
 
 /// A kind of engine. Calls say more in `crate::group`, where they are used.
 pub trait Index: Sized {
+    /// What a process knows of an engine.
+    type State: Default;
     /// How chunks are cut.
     type Cut: Cut;
     /// How a key's lines were found, so that it can be asked whether that still holds.
     type Way: Copy + Debug;
+
+    /// The content of an engine's first index chunk, and the chunk's note.
+    fn first_chunk(cut: &Self::Cut) -> (Vec<u8>, u64);
+
+    /// An engine was opened.
+    ///
+    /// # Errors
+    /// `Damaged`, `Corrupt`; `Heap`.
+    fn opened(kv: &Kv<'_, Self>) -> Result<()>;
 
     /// The lines of a key; `None`: that is being changed.
     ///

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::opening::Kind;
+
 /// The cause for which a call on an engine failed. Nothing has changed then, unless the medium
 /// failed.
 #[derive(Debug, Error)]
@@ -32,14 +34,20 @@ pub enum Error {
         /// Where.
         offset: u64,
     },
-    /// The root of this name is an engine of another kind or version.
+    /// The engine of this name is of another kind.
+    #[error("the engine is a {found}: open it as one")]
+    Kind {
+        /// The kind that it is.
+        found: Kind,
+    },
+    /// The root of this name is an engine of another version.
     #[error("the engine has shape {found:#x}, which this build does not know: use a later one")]
     Shape {
         /// The word that says so.
         found: u64,
     },
     /// A group of the index is full and can't be split further.
-    #[error("the index has no room for this key: too many keys have its hash")]
+    #[error("the index has no room for this key: it can't be split any further")]
     Crowded,
 }
 

@@ -29,6 +29,11 @@ const BUSY_SHIFT: u32 = 17;
 /// The bits of a note that tell of that.
 const BUSY_BITS: u64 = BUSY | 0xf << BUSY_SHIFT;
 
+/// All groups of a chunk are settled.
+pub(crate) fn all_settled(groups: u64) -> u64 {
+    (1 << groups) - 1
+}
+
 /// Where a key's lines are.
 #[derive(Clone, Copy, Debug)]
 pub struct Located<W> {
@@ -76,8 +81,8 @@ impl<'h, I: Index> Kv<'h, I> {
     /// A key's own lines, then the others in which it may be.
     #[inline]
     pub(crate) fn all_lines(&self, hash: KeyHash) -> impl Iterator<Item = u64> + use<I> {
-        let (own, others) = self.cut.lines_of(hash);
-        own.into_iter().chain(others)
+        let own = self.cut.own_lines(hash).into_iter();
+        own.chain(self.cut.other_lines(hash))
     }
 
     #[cold]
@@ -206,7 +211,7 @@ impl<'h, I: Index> Kv<'h, I> {
         {
             return Some((old.line, at));
         }
-        let ([one, two], others) = self.cut.lines_of(key.hash);
+        let [one, two] = self.cut.own_lines(key.hash);
         let (first, second) = (free(one), free(two));
         let better = if second.1 > first.1 {
             (two, second.0)
@@ -216,9 +221,8 @@ impl<'h, I: Index> Kv<'h, I> {
         if let (line, Some(at)) = better {
             return Some((line, at));
         }
-        others
-            .into_iter()
-            .find_map(|line| free(line).0.map(|at| (line, at)))
+        let mut others = self.cut.other_lines(key.hash);
+        others.find_map(|line| free(line).0.map(|at| (line, at)))
     }
 
     /// Reads a key's value without a lock, if it is there.
@@ -226,8 +230,7 @@ impl<'h, I: Index> Kv<'h, I> {
     pub(crate) fn read(&self, key: Key<'_>, value: &mut Vec<u8>) -> Result<bool> {
         for _ in 0..LOOKS {
             let Some(located) = I::locate(self, key)? else {
-                std::hint::spin_loop();
-                continue;
+                break;
             };
             if !self.is_settled(&located) {
                 break;

@@ -1,11 +1,12 @@
 //! The index of the hash engine: the directory, by which a key's chunk is found.
 
 use pmlib_format::CHUNK_BYTES;
-use pmlib_format::kv::DEPTH_MAX;
+use pmlib_format::kv::INDEX_MAGIC;
 
+use crate::directory::Directory;
 use crate::engine::Index;
 use crate::error::Result;
-use crate::group::{Group, Located};
+use crate::group::{Group, Located, all_settled};
 use crate::key::{Key, KeyHash, line_at};
 use crate::kv::{Hash, Kv};
 use crate::shape::Shape;
@@ -14,53 +15,6 @@ use crate::slot::{HASH_BITS, Slot};
 /// Keys in no order, by their hashes.
 #[derive(Clone, Copy, Debug)]
 pub enum ByHash {}
-
-/// Bits of an offset / 16 in the head's word of the directory.
-const DIRECTORY_BITS: u32 = 42;
-/// Bits of a chunk in a word of the directory.
-const CHUNK_BITS: u32 = 40;
-/// Where the check of either begins.
-const CHECK_SHIFT: u32 = 48;
-fn check_of(word: u64, salt: u64) -> u64 {
-    let word = (word & ((1 << CHECK_SHIFT) - 1)) ^ salt.rotate_left(17);
-    (word ^ 0x5851_f42d_4c95_7f2d).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> CHECK_SHIFT
-}
-
-fn checked(word: u64, salt: u64) -> u64 {
-    word | check_of(word, salt) << CHECK_SHIFT
-}
-
-fn is_checked(word: u64, salt: u64) -> bool {
-    word == checked(word & ((1 << CHECK_SHIFT) - 1), salt)
-}
-
-/// The directory: where it is and its depth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Directory {
-    pub offset: u64,
-    pub depth: u32,
-}
-
-impl Directory {
-    pub fn word(self, head: u64) -> u64 {
-        checked(
-            (self.offset / 16) | u64::from(self.depth) << DIRECTORY_BITS,
-            head,
-        )
-    }
-
-    fn of(word: u64, head: u64) -> Option<Directory> {
-        let offset = (word & ((1 << DIRECTORY_BITS) - 1)) * 16;
-        let depth = (word >> DIRECTORY_BITS & 0x3f) as u32;
-        let is_one = is_checked(word, head) && offset != 0 && depth <= DEPTH_MAX;
-        is_one.then_some(Directory { offset, depth })
-    }
-}
-
-/// A word of a directory: a chunk, and how many bits its keys have in common.
-pub(crate) fn chunk_word(chunk: u64, depth: u32, head: u64) -> u64 {
-    checked(chunk | u64::from(depth) << CHUNK_BITS, head)
-}
 
 /// The directory's word of a chunk.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +28,13 @@ pub struct Way {
     word: u64,
 }
 
+/// The content of an index chunk without slots.
+pub(crate) fn empty_chunk() -> Vec<u8> {
+    let mut content = vec![0; CHUNK_BYTES as usize];
+    content[..8].copy_from_slice(&INDEX_MAGIC.to_le_bytes());
+    content
+}
+
 impl Located<Way> {
     /// The same chunk's group of this number.
     pub(crate) fn with_group(mut self, group: u64) -> Located<Way> {
@@ -84,14 +45,6 @@ impl Located<Way> {
 }
 
 impl<'h> Hash<'h> {
-    /// The directory as the head says.
-    pub(crate) fn directory(&self) -> Result<(Directory, u64)> {
-        let word = self.ground.mem().load_cached(self.head);
-        let found = Directory::of(word, self.head);
-        let found = found.ok_or_else(|| self.damaged("its head", self.head))?;
-        Ok((found, word))
-    }
-
     /// The index chunk of a key.
     #[inline]
     pub(crate) fn locate(&self, hash: KeyHash) -> Result<Located<Way>> {
@@ -124,24 +77,20 @@ impl<'h> Hash<'h> {
             });
         }
     }
-
-    /// The chunk, its depth and the word at a place of the directory.
-    #[inline]
-    fn chunk_at(&self, at: u64) -> Option<(u64, u32, u64)> {
-        let word = self.ground.mem().load(at);
-        let chunk = word & ((1 << CHUNK_BITS) - 1);
-        let depth = (word >> CHUNK_BITS & 0xff) as u32;
-        let is_one = is_checked(word, self.head)
-            && depth <= DEPTH_MAX
-            && chunk != 0
-            && self.ground.has(chunk * CHUNK_BYTES, CHUNK_BYTES);
-        is_one.then_some((chunk, depth, word))
-    }
 }
 
 impl Index for ByHash {
+    type State = ();
     type Cut = Shape;
     type Way = Way;
+
+    fn first_chunk(cut: &Shape) -> (Vec<u8>, u64) {
+        (empty_chunk(), all_settled(cut.groups))
+    }
+
+    fn opened(kv: &Kv<'_, Self>) -> Result<()> {
+        kv.directory().map(drop)
+    }
 
     #[inline]
     fn locate(kv: &Kv<'_, Self>, key: Key<'_>) -> Result<Option<Located<Way>>> {

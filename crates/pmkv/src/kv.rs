@@ -1,25 +1,21 @@
-//! The calls of engines of all kinds, and how the hash engine is opened.
+//! The calls of engines of all kinds.
 
 use std::cell::Cell;
 
 use pmlib::Heap;
 use pmlib::ground::Ground;
 use pmlib_format::CHUNK_BYTES;
-use pmlib_format::kv::{INDEX_MAGIC, KvHeadRaw, STATE_DELETE, STATE_LIVE, STATE_PUT};
+use pmlib_format::kv::{INDEX_MAGIC, STATE_DELETE, STATE_LIVE, STATE_PUT};
 
 use crate::engine::{Cut, Index};
 use crate::error::{Error, Result};
 use crate::group::{Found, Group, Located};
-use crate::index::{ByHash, Directory, chunk_word};
+use crate::index::ByHash;
 use crate::iter::Entries;
 use crate::key::Key;
 use crate::places::{Place, Pools};
 use crate::record::{self, Head};
-use crate::shape::Shape;
 use crate::slot::Slot;
-
-/// The fingerprint of an engine's head among named roots: `PMKVHEAD`.
-const FINGERPRINT: u64 = u64::from_le_bytes(*b"PMKVHEAD");
 
 /// A thread keeps its buffer for old values up to so many bytes.
 const KEPT_BYTES: usize = 64 << 10;
@@ -48,6 +44,9 @@ pub struct Kv<'h, I: Index> {
     pub(crate) head: u64,
     pub(crate) cut: I::Cut,
     pub(crate) pools: Pools,
+    /// What this process knows of the index.
+    #[expect(dead_code, reason = "the hash engine looks all of it up")]
+    pub(crate) state: I::State,
 }
 
 /// A hash engine of a heap: keys in no order.
@@ -89,89 +88,6 @@ pub struct Stats {
 }
 
 impl<'h> Hash<'h> {
-    /// The engine of this name; made, if it is missing. A name is one of the heap's named roots.
-    ///
-    /// # Errors
-    /// `Heap`: the name is another root's, the heap is full or only read; `Shape`: another engine.
-    pub fn open(heap: &'h Heap, name: &str) -> Result<Hash<'h>> {
-        Hash::open_as(heap, name, Shape::default())
-    }
-
-    /// The engine of this name; `None`: there is none, and none is made.
-    ///
-    /// # Errors
-    /// Those of [`Hash::open`].
-    pub fn existing(heap: &'h Heap, name: &str) -> Result<Option<Hash<'h>>> {
-        let bytes = size_of::<KvHeadRaw>() as u64;
-        match heap.find_root_of(name, FINGERPRINT, bytes)? {
-            Some(_) => Hash::open(heap, name).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// The names of a heap's engines, the latest first. A heap that was opened to be read tells
-    /// them as well.
-    ///
-    /// # Errors
-    /// `Heap`: its list of roots is damaged.
-    pub fn names(heap: &Heap) -> Result<Vec<String>> {
-        Ok(heap.root_names(FINGERPRINT)?)
-    }
-
-    /// Like [`Hash::open`]; one that is made is cut so. For checkers, to which a small engine shows
-    /// as much as a large one.
-    ///
-    /// # Errors
-    /// Those of [`Hash::open`]; `Shape`: it can't be cut so.
-    #[doc(hidden)]
-    pub fn open_as(heap: &'h Heap, name: &str, shape: Shape) -> Result<Hash<'h>> {
-        if !shape.is_possible() {
-            let found = shape.word();
-            return Err(Error::Shape { found });
-        }
-        let ground = heap.ground();
-        ground.enter()?;
-        let head = heap.root_of(name, FINGERPRINT, size_of::<KvHeadRaw>() as u64)?;
-        let mut hash = Hash {
-            heap,
-            ground,
-            head,
-            cut: shape,
-            pools: Pools::default(),
-        };
-        if ground.mem().load(head) == 0 {
-            hash.make_head()?;
-        }
-        let word = ground.mem().load(head + 8);
-        hash.cut = Shape::of(word).ok_or(Error::Shape { found: word })?;
-        hash.directory()?;
-        Ok(hash)
-    }
-
-    /// Makes an engine's first chunk and its directory.
-    fn make_head(&self) -> Result<()> {
-        self.heap.tx(|tx| {
-            tx.lock(self.head)?;
-            let mut word = [0; 8];
-            tx.read_bytes(self.head, 0, &mut word)?;
-            if word != [0; 8] {
-                return Ok(());
-            }
-            let chunk = self.make_index(tx, &Self::empty_index())?;
-            let offset = tx.alloc(16)?;
-            let first = chunk_word(chunk, 0, self.head);
-            tx.edit_bytes(offset, 0, 8)?
-                .copy_from_slice(&first.to_le_bytes());
-            let directory = Directory { offset, depth: 0 };
-            let words = [directory.word(self.head), self.cut.word()];
-            let copy = tx.edit_bytes(self.head, 0, 16)?;
-            for (to, word) in copy.chunks_mut(8).zip(words) {
-                to.copy_from_slice(&word.to_le_bytes());
-            }
-            Ok(())
-        })
-    }
-
     /// All keys with their values, in no order. Each value is read when its key is come to. A key
     /// that is there throughout comes once, and none comes twice. A damaged record comes as
     /// `Corrupt`, and the others behind it.
@@ -290,7 +206,7 @@ impl<'h, I: Index> Kv<'h, I> {
     /// Asks for the lines in which a key may be; answers where they are.
     fn prefetch(&self, key: Key<'_>) -> Option<Located<I::Way>> {
         let located = I::locate(self, key).ok()??;
-        for line in self.cut.lines_of(key.hash).0 {
+        for line in self.cut.own_lines(key.hash) {
             self.ground.mem().prefetch_if_there(located.line(line));
         }
         Some(located)

@@ -17,6 +17,7 @@ extern crate pmem;
 
 pub mod planted;
 
+mod directory;
 mod engine;
 mod error;
 mod group;
@@ -24,6 +25,7 @@ mod index;
 mod iter;
 mod key;
 mod kv;
+mod opening;
 mod places;
 mod record;
 mod scrub;
@@ -35,6 +37,7 @@ mod split;
 pub use error::{Error, Result};
 pub use iter::Entries;
 pub use kv::{Expect, Hash, Kv, Stats};
+pub use opening::Kind;
 pub use scrub::{Damage, OnDamage, Scrub, Scrubbed};
 pub use shape::Shape;
 

@@ -1,7 +1,5 @@
 //! The shape of an engine: how its index and its record chunks are cut. It never changes.
 
-use std::ops::RangeInclusive;
-
 use pmlib_format::kv::{INDEX_GROUPS_MAX, INDEX_LINES_MAX, KIND_HASH, KV_VERSION};
 
 use crate::engine::Cut;
@@ -70,8 +68,13 @@ impl Cut for Shape {
     }
 
     #[inline]
-    fn lines_of(&self, hash: KeyHash) -> ([u64; 2], RangeInclusive<u64>) {
-        (hash.lines(self.lines), self.lines + 1..=self.lines())
+    fn own_lines(&self, hash: KeyHash) -> [u64; 2] {
+        hash.lines(self.lines)
+    }
+
+    #[inline]
+    fn other_lines(&self, _: KeyHash) -> impl Iterator<Item = u64> + use<> {
+        self.lines + 1..=self.lines()
     }
 }
 

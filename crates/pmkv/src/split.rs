@@ -8,42 +8,18 @@
 
 use pmlib::ground::Locked;
 use pmlib_format::CHUNK_BYTES;
-use pmlib_format::kv::{DEPTH_MAX, INDEX_MAGIC, STATE_LIVE};
+use pmlib_format::kv::{DEPTH_MAX, STATE_LIVE};
 
+use crate::directory::{Directory, chunk_word};
 use crate::engine::{Cut, Index};
 use crate::error::{Error, Result};
-use crate::group::{Group, Located};
-use crate::index::{ByHash, Directory, Way, chunk_word};
+use crate::group::{Group, Located, all_settled};
+use crate::index::{ByHash, Way, empty_chunk};
 use crate::key::KeyHash;
 use crate::kv::Hash;
 use crate::slot::{HASH_BITS, Slot};
 
-/// All groups of a chunk are settled.
-fn all_settled(groups: u64) -> u64 {
-    (1 << groups) - 1
-}
-
 impl<'h> Hash<'h> {
-    /// Makes an index chunk with this content in a transaction; answers the chunk.
-    pub(crate) fn make_index(&self, tx: &mut pmlib::Tx<'_>, content: &[u8]) -> Result<u64> {
-        let start = tx.take_owned(CHUNK_BYTES, self.head)?;
-        let mem = self.ground.mem();
-        let _window = mem.window();
-        mem.write_nt(start, content)?;
-        mem.fence();
-        let chunk = start / CHUNK_BYTES;
-        // Nothing was ever under way in it.
-        mem.store(self.note(chunk), all_settled(self.cut.groups));
-        Ok(chunk)
-    }
-
-    /// The content of an index chunk without slots.
-    pub(crate) fn empty_index() -> Vec<u8> {
-        let mut content = vec![0; CHUNK_BYTES as usize];
-        content[..8].copy_from_slice(&INDEX_MAGIC.to_le_bytes());
-        content
-    }
-
     /// Splits the chunk in which a key's group is full; nothing is locked.
     #[cold]
     pub(crate) fn split(&self, hash: KeyHash, full: &Located<Way>) -> Result<()> {
@@ -65,7 +41,7 @@ impl<'h> Hash<'h> {
                 self.settle_if_needed(&located.with_group(group))?;
             }
             let (content, moved) = self.half(&located);
-            let new = self.make_index(tx, &content)?;
+            let new = self.make_index(tx, &content, all_settled(self.cut.groups))?;
             self.lead_to(tx, &located, new)?;
             mem.store(self.note(located.chunk), 0);
             locked = Some((lock, moved));
@@ -90,7 +66,7 @@ impl<'h> Hash<'h> {
     /// slots are.
     fn half(&self, located: &Located<Way>) -> (Vec<u8>, Vec<u64>) {
         let mem = self.ground.mem();
-        let mut content = Self::empty_index();
+        let mut content = empty_chunk();
         let mut moved = Vec::new();
         for group in 0..self.cut.groups {
             let group = located.with_group(group);

@@ -48,6 +48,8 @@ pub struct KvHeadRaw {
 pub const KV_VERSION: u64 = 1;
 /// Kind of an engine: hash.
 pub const KIND_HASH: u64 = 1;
+/// Kind of an engine: tree.
+pub const KIND_TREE: u64 = 2;
 /// First word of an index chunk.
 pub const INDEX_MAGIC: u64 = u64::from_le_bytes(*b"PMKVIDX1");
 /// First word of a record chunk.

@@ -1,6 +1,6 @@
 //! PMFS: a POSIX file system for persistent memory, as a library.
 //!
-//! [`Fs`] is one attachment to a pool. Its calls are atomic and durable when they return, and never
+//! [`Fs`] is one attachment to a pool. Calls are atomic and durable when they return, and never
 //! need an fsync. See `docs/SEMANTICS.md` for what each call promises across a crash and what it
 //! costs.
 //!

@@ -1,5 +1,5 @@
-//! The structures that `pmfs-admin` checks, repairs and shows, so that it has to see them all. They
-//! are for that crate alone: a pool is changed by [`crate::Fs`].
+//! The structures that `pmfs-admin` checks, repairs and shows. No other crate may use them: a pool
+//! is changed by [`crate::Fs`].
 
 /// See `dir/`.
 pub mod dir {

@@ -14,8 +14,8 @@ use std::ops::Deref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-/// One process's attachment: the storeys below, each inside the next, and what calls on files need
-/// beside them.
+/// One process's attachment: the storeys below, each inside the next, and the state that calls on
+/// files need beside them.
 pub struct Pool {
     space: Space<Purpose>,
     pub data_mode: DataMode,
@@ -44,7 +44,7 @@ impl Deref for Pool {
 }
 
 impl Pool {
-    /// Wraps a mapping. Nobody is attached by this alone: see [`pmshare::attach`].
+    /// Wraps a mapping. Attaching is a step of its own: see [`pmshare::attach`].
     pub fn new(
         mem: pmem::Pmem,
         superblock: SuperblockRaw,

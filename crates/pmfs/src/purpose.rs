@@ -136,7 +136,7 @@ impl Meaning for Purpose {
         }
     }
 
-    /// Those of the inode table are nobody's.
+    /// Blocks of the inode table belong to no inode.
     #[inline]
     fn is_counted(self) -> bool {
         match self {

@@ -144,7 +144,8 @@ fn resolve_ino(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino) {
 
 /// Frees all that an inode without links and holders has, and its number.
 fn reclaim(pool: &Pool, lane: &Lane<'_>, record: u64, ino: Ino, cursor: u64) -> Result<()> {
-    // Pairs with the CAS of an opener, who then looks at the links: one of the two sees the other.
+    // Pairs with the CAS of an opener, which reads the links afterwards: one of the two sees the
+    // other.
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     let inode = Inode::load(pool, ino)?;
     // A number given back already has nothing to free: its old words name blocks that are others'

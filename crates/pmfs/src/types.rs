@@ -25,7 +25,7 @@ pub const INODE_NAME: &[u8] = {
 };
 
 /// An ioctl on a mount's descriptor of a file, for its owner and root: it is to stand for an open
-/// file of the pool, whose offset it then shares. Its argument: the open file's number, and where
+/// file of the pool, whose offset it then shares. The argument: the open file's number, and where
 /// the descriptor's own offset is. `_IOW('P', 0xf6, u64[2])`.
 pub const FOLLOW_REQUEST: u32 = 1 << 30 | 16 << 16 | (b'P' as u32) << 8 | 0xf6;
 
@@ -140,7 +140,7 @@ pub enum SetTime {
     At(i64),
 }
 
-/// One directory entry, as `readdir` hands it out.
+/// A directory entry, as `readdir` returns it.
 #[derive(Clone, Copy, Debug)]
 pub struct DirEntry<'a> {
     /// Inode number.
@@ -206,8 +206,8 @@ bitflags! {
         const CREATE = 1;
         /// Fail with ENODATA if it is not.
         const REPLACE = 2;
-        /// Takes away set-gid when an access ACL is set, as from one who is not in the file's group
-        /// and has no CAP_FSETID. The flag is the engine's own.
+        /// Takes away set-gid when an access ACL is set, as from a caller that is not in the file's
+        /// group and has no CAP_FSETID. The flag is the engine's own.
         const KILL_SGID = 1 << 16;
     }
 }
@@ -222,8 +222,8 @@ pub enum DataMode {
     Ordered,
 }
 
-/// The rule by which a file takes pages of 2 MiB that nobody asked for by fallocate: the page-size
-/// hint of the PMFS paper, section 3.
+/// The rule by which a file takes pages of 2 MiB without fallocate: the page-size hint of the PMFS
+/// paper, section 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LargePages {
     /// Files never take them.
@@ -278,7 +278,7 @@ pub enum LockClass {
     Posix = 1,
     /// A range that belongs to an open file: F_OFD_SETLK of `fcntl(2)`.
     File = 2,
-    /// The whole file, for an open file: `flock(2)`. It does not know of ranges, nor they of it.
+    /// The whole file, for an open file: `flock(2)`. Locks of ranges and this one do not conflict.
     Flock = 3,
 }
 
@@ -331,7 +331,7 @@ impl LockRange {
         self.start <= other.end.saturating_add(1) && other.start <= self.end.saturating_add(1)
     }
 
-    /// Both and what lies between.
+    /// Returns the smallest range that covers both.
     pub(crate) fn with(self, other: LockRange) -> LockRange {
         LockRange {
             start: self.start.min(other.start),
@@ -347,7 +347,7 @@ pub struct LockInfo {
     pub kind: LockKind,
     /// The range that it covers.
     pub range: LockRange,
-    /// The process that took it, as it called itself; 0 where nobody knows.
+    /// The process that took it, as it called itself; 0 where it is unknown.
     pub pid: u32,
     /// The kind of its owner.
     pub class: LockClass,

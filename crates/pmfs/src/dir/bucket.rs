@@ -1,4 +1,4 @@
-//! One bucket: a header line of fingerprints, 63 record lines. The format is in
+//! A directory's bucket: a header line of fingerprints, 63 record lines. The format is in
 //! [`pmfs_format::directory`].
 
 use crate::pool::Pool;
@@ -92,7 +92,7 @@ pub(crate) fn encode(ino: Ino, kind: u8, hash: u64, name: &[u8]) -> Encoded {
     }
 }
 
-/// One bit for each byte of a word that is 0.
+/// Returns one bit for each byte of a word that is 0.
 #[inline]
 pub(crate) fn zero_bytes(word: u64) -> u64 {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
@@ -113,7 +113,7 @@ impl Header {
         self.0[0]
     }
 
-    /// One bit for each line whose byte is `print`; the header's own is left out.
+    /// Returns one bit for each line whose byte is `print`; the header's own is left out.
     #[inline]
     fn lines_of(&self, print: u8) -> u64 {
         let pattern = u64::from(print) * 0x0101_0101_0101_0101;
@@ -129,7 +129,7 @@ impl Header {
         Matches(self.lines_of(print))
     }
 
-    /// One bit for each free line.
+    /// Returns one bit for each free line.
     fn free(&self) -> u64 {
         self.lines_of(FINGERPRINT_FREE)
     }
@@ -267,7 +267,7 @@ impl Record {
         Ok(name)
     }
 
-    /// Its first word, naming another inode.
+    /// The record's first word, naming another inode.
     pub fn renamed_to(&self, ino: Ino, kind: u8) -> u64 {
         first_word(ino, kind, self.name_len)
     }

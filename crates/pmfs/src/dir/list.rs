@@ -132,8 +132,8 @@ fn bucket_from(pool: &Pool, dir: Ino, from: u64) -> Result<(Vec<Listed>, u64)> {
     Ok((listed, covered.end))
 }
 
-/// The gate for names that are listed: what no call could have made is no answer, whoever wrote the
-/// pool. Names that are looked up are the caller's own.
+/// The gate for names that are listed: a name that no call could have made is no answer, though the
+/// pool holds it. Names that are looked up are the caller's own.
 #[inline(always)]
 fn is_shown(pool: &Pool, record: &Record, name: &[u8], covered: &Range<u64>) -> bool {
     is_name(name)

@@ -125,9 +125,9 @@ pub(crate) fn lookup(pool: &Pool, dir: &Inode, name: &Name<'_>) -> Result<Option
     Ok(None)
 }
 
-/// Asks for the header of a name's bucket, before it is looked up in earnest: of two names both
-/// come at once. Changes nothing, and needs no lock; whoever looks is charged for it where a slower
-/// medium is emulated.
+/// Prefetches the header of a name's bucket: the headers of two names then come at once. Changes
+/// nothing, and needs no lock; the later lookup is charged for the load where a slower medium is
+/// emulated.
 #[inline]
 pub(crate) fn expect(pool: &Pool, dir: Ino, name: &Name<'_>) {
     if let Ok(off) = pool.inode_off(dir) {

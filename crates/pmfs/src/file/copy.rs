@@ -51,7 +51,7 @@ impl Pool {
         while done < len {
             let want = (len - done).min(COPY_BYTES as u64);
             let (here, there) = (from_at + done, to_at + done);
-            // The plain copy below meets again, and reports, whatever is in the way here.
+            // The plain copy below meets the same error again, and reports it.
             if let Ok(Some(copied)) = self.copy_behind((from, here), (to, there), want) {
                 done += copied;
                 continue;

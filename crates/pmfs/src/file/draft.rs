@@ -8,7 +8,7 @@ use pmfs_format::BLOCK_BYTES;
 
 const LINE: usize = 64;
 
-/// A block's bytes in the making; what nobody fills in is zeros.
+/// A block's bytes in the making; bytes that are not filled in are zeros.
 pub(super) struct Draft {
     bytes: [u8; BLOCK_BYTES as usize],
     /// From here on the block may hold anything.

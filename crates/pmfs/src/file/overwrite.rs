@@ -26,8 +26,8 @@ pub const UNGUARDED_MAX: usize = 1024;
 /// Longest overwrite that is logged rather than copied: 1 KiB takes a fifth less time so, 1.5 KiB a
 /// twentieth more.
 pub(super) const LOGGED_MAX: usize = UNGUARDED_MAX;
-/// Most pointers that are undo-logged rather than copied with their node: eight log lines. Both
-/// cost the same with 64.
+/// Most pointers that are undo-logged rather than copied with their node: eight log lines. The two
+/// ways cost the same at 64.
 const POINTERS_MAX: usize = 48;
 /// A large write in a large leaf is saved in at most this many runs.
 const SAVED_RUNS: usize = ENTRIES_MAX;
@@ -68,8 +68,8 @@ impl Work<'_> {
             }
         }
         let found = self.tree().find(self.pool, first)?;
-        // One that came by growth is split: written to once, it will be again, and would cost its
-        // data twice each time.
+        // A leaf that came by growth is split: it is likely to be written to again, and each write
+        // in place would cost its data twice.
         let stays = found.entry.is_leaf() && found.units > 1 && !found.entry.is_grown();
         if stays && last < found.base + found.units {
             if found.entry.is_unwritten() {
@@ -116,7 +116,7 @@ impl Work<'_> {
                 return Ok(false);
             }
         }
-        // Its last word has bytes past the end, which an append stores to before it reads the
+        // The last word has bytes past the end, to which an append stores before it reads the
         // pending commit.
         let ends_in_word = (at + data.len() as u64).next_multiple_of(8) > self.inode.size()
             && !planted!("bug-redo-past-end");
@@ -132,9 +132,9 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// One block: a fresh copy with the change, one pointer. The hot path of random writes, so it
-    /// clears its intents by hand; and the old block is the lane's next fresh one, so that no
-    /// bitmap is touched and free space stays as it is.
+    /// Overwrites a part of one block: a fresh copy with the change, one pointer. On this hot path
+    /// of random writes the intents are cleared by hand, and the old block is the lane's next fresh
+    /// one, so that no bitmap is touched and free space stays as it is.
     fn overwrite_block(&mut self, found: &Found, index: u64, at: u64, data: &[u8]) -> Result<()> {
         let ino = self.ino();
         let purpose = Purpose::leaf(ino, index);
@@ -316,9 +316,9 @@ impl Work<'_> {
                 tx.commit();
                 self.lazy_times();
             }
-            // A program's memory that is not there: what was stored is taken back, and the log
-            // closed. Left open, a later recovery would copy from blocks that are somebody else's
-            // by then.
+            // The program's memory is not mapped: the stores are taken back, and the log is closed.
+            // With an open log a later recovery would copy from blocks that may belong to another
+            // file by then.
             Err(Error::BadAddress) => {
                 for (range, &(to, len, from)) in ranges.iter().zip(&saved) {
                     tx.put_back(range, to, from, len)?;
@@ -399,9 +399,9 @@ mod tests {
     use pmfs_format::BLOCK_BYTES;
 
     const BLOCK: usize = BLOCK_BYTES as usize;
-    /// Goal: where a pointer was not stored, as the medium failed meanwhile, what it names is not
-    /// given away. Method: a failure elsewhere in the middle of an overwrite; somebody else in the
-    /// pool then overwrites a file of its own, in the same lane.
+    /// Goal: where a pointer was not stored, as the medium failed meanwhile, the block that it
+    /// names is not given away. Method: a failure elsewhere in the middle of an overwrite; another
+    /// process then overwrites a file of its own, in the same lane.
     #[test]
     fn a_block_whose_pointer_stays_is_not_given_away() {
         let scratch = Scratch::new(16 << 20);

@@ -1,10 +1,10 @@
-//! Whole blocks here and there in a file, all of them or none: what an msync publishes that is to
-//! be atomic.
+//! Whole blocks at several places of a file, all of them or none: the change that an atomic msync
+//! publishes.
 //!
 //! The tree's nodes that lead to the blocks are built anew beside the old ones, from the root down,
-//! with fresh blocks for the new bytes; what nobody stored to stands in both trees. One store of
-//! the root word publishes them all. Then whatever of the old tree the new one does not name is
-//! freed.
+//! with fresh blocks for the new bytes; the two trees share the nodes and blocks that did not
+//! change. A single store of the root word publishes the new tree. Then the blocks that only the
+//! old tree names are freed.
 
 use super::Work;
 use crate::pool::Pool;
@@ -21,7 +21,7 @@ use pm_store::FreshSet;
 use pmfs_format::tree::FILE_HEIGHT_MAX;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
-/// So many blocks in all go through on a full pool: what they replace is freed at once.
+/// The most blocks that go through on a full pool: the blocks that they replace are freed at once.
 const PRIVILEGED: u64 = 8;
 
 /// A block of a file, and what it is to hold.
@@ -178,7 +178,7 @@ impl<'p> Blocks<'_, 'p> {
     }
 }
 
-/// One block of the last run.
+/// Takes a block of the last run.
 fn take(runs: &mut Vec<Run>) -> u64 {
     let run = runs.last_mut().expect("as many as were counted");
     run.count -= 1;

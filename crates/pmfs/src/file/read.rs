@@ -14,8 +14,8 @@ use pmshare::counters::CountedRead;
 const AT_ONCE_MAX: usize = BLOCK_BYTES as usize;
 
 impl Pool {
-    /// Reads like [`Pool::read`] where all is as it mostly is: nobody writes meanwhile, the bytes
-    /// lie below one entry of the tree, and no atime is due.
+    /// Reads like [`Pool::read`] in the common case: no write meanwhile, the bytes lie below one
+    /// entry of the tree, and no atime is due.
     ///
     /// # Errors
     /// [`Pool::read`] is to do it, or to say why it can't; that much of it is counted.
@@ -51,7 +51,7 @@ impl Pool {
         }
     }
 
-    /// Reads up to `buffer.len()` bytes at `at`; short only at the end of the file. They are
+    /// Reads up to `buffer.len()` bytes at `at`; short only at the end of the file. The bytes are
     /// counted before they are copied; `wants_atime` is asked if an atime is due.
     pub(crate) fn read(
         &self,

@@ -1,12 +1,12 @@
-//! COLLAPSE_RANGE and INSERT_RANGE: what lies behind a point moves to lower or higher offsets.
+//! COLLAPSE_RANGE and INSERT_RANGE: the data behind a point moves to lower or higher offsets.
 //!
 //! Data stays where it is. From that point on the tree's nodes are built anew beside the old ones,
 //! with the moved blocks in their new places (a large leaf that no longer lies on its boundary
 //! becomes small ones, in the same memory), and root word and size change in one transaction. Then
 //! the old nodes are freed, and of the leaves only those that a collapse took out.
 //!
-//! The nodes that it takes are counted before any is allocated: they come in runs, of which the
-//! lane has a record each, whatever the file's size.
+//! The nodes needed are counted before any is allocated: they come in runs, with one record of the
+//! lane for each run, at any file size.
 
 use super::{Work, block_of};
 use crate::pool::Pool;

@@ -18,7 +18,7 @@ const _: () = assert!(SMALL <= UNGUARDED_MAX);
 pub enum Source<'a> {
     /// Memory, which may be a program's own that is not there.
     Memory(&'a [u8]),
-    /// So many bytes of a file from `at` on, inside its size. The caller has its lock.
+    /// `len` bytes of a file from `at` on, inside its size. The caller holds the file's lock.
     File { tree: &'a Tree, at: u64, len: u64 },
 }
 

@@ -1,5 +1,5 @@
-//! truncate: the size is one store; what lay past it is then freed, and by whoever finds the call
-//! cut short nothing needs to be done, for no size exposes it.
+//! truncate: the size is one store, and the blocks past it are freed then. A call that was cut
+//! short leaves nothing to repair, as no size exposes those blocks.
 
 use super::Work;
 use crate::pool::Pool;

@@ -78,7 +78,7 @@ impl Pool {
         Ok(())
     }
 
-    /// One atomic piece. A shorter one is tried where space runs out, down to a block.
+    /// Writes one atomic piece. Where space runs out, shorter ones are tried, down to a block.
     fn write_piece(&self, ino: Ino, at: At, data: &[u8]) -> Result<(u64, usize)> {
         self.writable()?;
         let mut len = data.len();
@@ -114,8 +114,7 @@ impl Pool {
         }
     }
 
-    /// Looked at again by whoever goes by it, who is charged for it where a slower medium is
-    /// emulated.
+    /// The later lookup is charged for these loads where a slower medium is emulated.
     #[inline(always)]
     fn unlocked_tree(&self, ino: Ino) -> Option<Tree> {
         let slot = InodeRaw::root.of(self.known_inode_off(ino)?);

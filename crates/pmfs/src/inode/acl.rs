@@ -1,10 +1,10 @@
-//! POSIX ACLs: what they are on the medium, which are valid, and what they and the mode make of
-//! each other. Plain functions; who calls them has the transaction.
+//! POSIX ACLs: their form on the medium, their validity, and their relation to the mode. All are
+//! plain functions; the transaction is the caller's.
 //!
 //! An ACL stands among an inode's extended attributes in the form that `setxattr(2)` takes (version
 //! 2): u32 version, then for each entry u16 tag, u16 permissions, u32 id; little-endian. An access
 //! ACL that says no more than the mode is never stored, so the mode's group bits and the ACL's mask
-//! are the same thing twice: whoever changes one changes the other in the same transaction.
+//! are the same thing twice: a call that changes one changes the other in the same transaction.
 
 use crate::types::mode;
 use pm_journal::error::{Error, Result};
@@ -17,7 +17,7 @@ pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
 const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
-/// Id of the entries that name nobody.
+/// Id of the entries that name no user or group.
 const NOBODY: u32 = u32::MAX;
 const PERMISSIONS: u16 = 0o7;
 
@@ -38,8 +38,8 @@ struct Entry {
     id: u32,
 }
 
-/// A valid ACL: owner, named users, group, named groups, a mask if anybody is named, others; in
-/// that order.
+/// A valid ACL: owner, named users, group, named groups, a mask if a user or group is named,
+/// others; in that order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl(Vec<Entry>);
 

@@ -21,7 +21,7 @@ impl Pool {
     fn flush_inodes(&self, range: std::ops::Range<Ino>) {
         let restore = Restore::new(&self.pm);
         for ino in range {
-            // There are no inodes where the table has no block.
+            // A place without a block of the table holds no inodes.
             if let Ok(off) = self.inode_off(ino) {
                 restore.flush(off, InodeRaw::SIZE);
             }

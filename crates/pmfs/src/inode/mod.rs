@@ -26,7 +26,7 @@ pub const PER_BLOCK: u64 = BLOCK_BYTES / InodeRaw::SIZE;
 /// The first line of an inode, as it was read.
 #[derive(Clone, Copy, Debug)]
 pub struct Inode {
-    /// Its number.
+    /// The inode's number.
     pub ino: Ino,
     /// Byte offset in the pool.
     pub off: u64,
@@ -113,8 +113,8 @@ impl Inode {
         Ok(inode)
     }
 
-    /// The gate for inodes: what goes on from here has a type, and a size that a file can have,
-    /// whoever wrote the pool.
+    /// The gate for inodes: one that passes has a type, and a size that a file can have, though the
+    /// pool's bytes may be anything.
     #[inline(always)]
     fn is_possible(&self) -> bool {
         is_kind(self.mode & !0o7777) & is_size(self.size_word)
@@ -422,7 +422,7 @@ fn impossible(off: u64) -> Error {
     corrupt("inode type or size", off)
 }
 
-/// One bit for each number that is a type.
+/// The numbers that are a type, one bit each.
 const KINDS: u32 = 1 << (mode::S_IFREG >> 12)
     | 1 << (mode::S_IFDIR >> 12)
     | 1 << (mode::S_IFLNK >> 12)

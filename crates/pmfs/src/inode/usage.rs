@@ -1,4 +1,4 @@
-//! The count of a file's blocks, beside the inode, kept without log or flush. It is derived
+//! The count of a file's blocks, beside the inode, kept without log or flush. The count is derived
 //! (docs/adr/0034-times.md): recovery counts anew.
 
 use super::Inode;

@@ -5,8 +5,8 @@
 //! length, u16 zero, u32 value length, name, value.
 //!
 //! Names are Linux's: `user.` on regular files and directories, `trusted.` and `security.` on
-//! everything (who may is the mount's to check), and of `system.` the two ACLs, which are judged by
-//! [`crate::inode::acl`].
+//! everything (the mount checks the rights), and of `system.` the two ACLs, which
+//! [`crate::inode::acl`] judges.
 
 use crate::inode::Inode;
 use crate::inode::acl;

@@ -1,21 +1,21 @@
-//! Pages of files that the kernels of mounts hold, and how others get them back
+//! Pages of files that the kernels of mounts hold, and how other processes get them back
 //! (docs/adr/0008-pages-are-taken-back.md).
 //!
-//! A program below a mount that maps a file works on pages of that mount's kernel; nothing that
-//! others store in the pool reaches them, and what the program stores stays there until the kernel
-//! writes it back. So an inode's pages belong to one mount at a time, or, as long as nobody can
-//! store to them, to several; and whoever touches the content first takes them back.
+//! A program below a mount that maps a file works on pages of that mount's kernel; a store of
+//! another process to the pool does not reach them, and a store of the program stays in them until
+//! the kernel writes it back. So an inode's pages belong to one mount at a time, or, as long as no
+//! program can store to them, to several; a call that touches the content first takes them back.
 //!
 //! - A record says that a slot's kernel may hold pages of an inode: clean ones (READ), or ones that
-//!   may be stored to (MAYBE_DIRTY), of which there is then no other record. It is written before
-//!   the pages are served, so whoever holds the inode's lock and finds none knows that no kernel
-//!   has any.
+//!   may be stored to (MAYBE_DIRTY), of which there is then no other record. The record is written
+//!   before the pages are served, so a holder of the inode's lock that finds none knows that no
+//!   kernel has any.
 //! - Records change under the lock of their inode's line, but for the claim of a free one, which is
-//!   a CAS with the owner. They stand from their line's home on; the line's word `copies` says how
-//!   far to look, and is 0 where there are none. A call that meets no pages looks at that word
+//!   a CAS with the owner. Records stand from their line's home on; the line's word `copies` says
+//!   how far to look, and is 0 where there are none. A call that meets no pages looks at that word
 //!   alone.
 //! - A call that meets pages of another slot which conflict with it (of MAYBE_DIRTY ones every call
-//!   on the content, of READ ones those that change it) has changed nothing yet. It ends with
+//!   on the content, of READ ones those that change it) has changed nothing yet. The call ends with
 //!   [`Error::PagesElsewhere`], and begins anew when they are back: [`crate::Fs::wait_for_pages`]
 //!   marks the record as WANTED, wakes its mount, and waits for the record to be freed, holding no
 //!   lock.
@@ -28,9 +28,9 @@
 //! sent until it is answered.
 //!
 //! **No wait goes round.** A mount that waits may have a page locked: one that its READ waits for.
-//! It then has no record of that inode, or a sufficient one and does not wait. So the only upgrade,
-//! from READ to MAYBE_DIRTY, is made when a file is opened for writing, where no page is locked;
-//! and a slot that has such a handle only ever takes MAYBE_DIRTY records.
+//! Such a mount has no record of that inode, or a sufficient one and does not wait. So the only
+//! upgrade, from READ to MAYBE_DIRTY, is made when a file is opened for writing, where no page is
+//! locked; and a slot that has such a handle only ever takes MAYBE_DIRTY records.
 
 use crate::inode::Inode;
 use crate::pages::records::{Record, state};
@@ -112,7 +112,7 @@ impl Pool {
         };
         let runtime = self.pm.runtime();
         if own.kind < kind {
-            // Not met: whoever began to write has strengthened it.
+            // Not reached: the open for writing has strengthened the record.
             self.refuse_over_pages(line, ino, dirty)?;
             runtime.store(KernelCopyRaw::kind.of(own.off), kind);
         }
@@ -163,8 +163,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Under the lock: asks all who have pages in the way, `own` ones too; answers who is to be
-    /// waited for.
+    /// Under the lock: asks every slot that has pages in the way, with `own` this one too; returns
+    /// the record to wait for.
     fn ask_for_pages(&self, pages: PagesInTheWay) -> Option<Record> {
         let _lock = LockSet::take(self, &[pages.ino]);
         let line = line_of(self, pages.ino);

@@ -5,13 +5,13 @@
 //! - none of its blocks moves or is freed: it is written in place, as in `ordered` mode, and no
 //!   byte beside those that are asked for is stored; truncate and punch make zeros and leave the
 //!   blocks in the tree;
-//! - no undo entry is made of its data, or the death of one process would take back what another
-//!   has stored;
+//! - no undo entry is made of its data, or the death of one process would take back the stores of
+//!   another;
 //! - a mount's kernel holds no pages of it that could differ from the blocks.
 //!
 //! A pin is a record like those of kernel copies, one for each slot and inode, changed under the
-//! inode's lock; whoever changes the content looks there anyway. It dies with its slot. The process
-//! itself counts whether it still needs its pin.
+//! inode's lock; a change of the content looks there anyway. A pin ends with its slot. The process
+//! itself counts whether it still needs the pin.
 
 use crate::file::{Work, block_of};
 use crate::inode::Inode;
@@ -94,8 +94,9 @@ impl Pool {
         Ok(())
     }
 
-    /// Returns who may have stored to the inode's blocks past the mappings that this process had
-    /// when this was asked last. It counts as known from now on, but what others can still store.
+    /// Returns whether another mapping than those that this process had at the last call may have
+    /// stored to the inode's blocks. All such stores count as known from now on, but for those that
+    /// others can still make.
     pub(crate) fn take_stored_elsewhere(&self, ino: Ino) -> Result<Elsewhere> {
         self.alive()?;
         let locks = LockSet::take(self, &[ino]);

@@ -1,11 +1,11 @@
-//! msync of what was stored, and not of all that is named: a database that has a gigabyte mapped,
-//! and commits a page, pays for the page.
+//! msync of the pages stored to, and not of the whole range: a database that maps a gigabyte and
+//! commits a page pays for the page.
 //!
-//! The kernel notes which pages this process has stored to ([`pmem::watch`]). These pages are all
-//! there is to flush if nobody else can have stored to the file's blocks meanwhile, so each writing
-//! pin carries a mark (`stored_elsewhere`), set whenever a process begins to map the file for
+//! The kernel notes which pages this process has stored to ([`pmem::watch`]). No other page needs a
+//! flush if no other process can have stored to the file's blocks meanwhile. Each writing pin
+//! therefore carries a mark (`stored_elsewhere`), set whenever a process begins to map the file for
 //! writing, this one included. A process that finds the mark, others' pins, or pages that are not
-//! watched flushes all of it, as ever. It always does so where the kernel has no such notes.
+//! watched flushes the whole range, and so does every process where the kernel keeps no such notes.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -36,7 +36,7 @@ impl Shown {
 /// Stores to a file's blocks that this process does not know of, since it was asked last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Elsewhere {
-    /// Nobody else may have stored.
+    /// No other process may have stored.
     No,
     /// A process that has ended its mapping may have stored, or this one by a mapping that it did
     /// not have then.

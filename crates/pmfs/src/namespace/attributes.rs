@@ -126,9 +126,9 @@ mod tests {
         }
     }
 
-    /// Goal: bits that are taken away are those of the mode as it is; nobody changes it in between.
-    /// Method: a chmod to fewer bits that begins when the look has been taken, and may end only
-    /// behind what that leads to.
+    /// Goal: the bits taken away are those of the mode at that moment, with no change in between.
+    /// Method: a chmod to fewer bits that begins when the mode has been read, and may end only
+    /// after the change that follows.
     #[test]
     fn nobody_comes_between_a_look_and_its_change() {
         let scratch = Scratch::new(16 << 20);

@@ -15,8 +15,8 @@ use pm_store::FreshSet;
 use pmfs_format::inode::TABLE_INO;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
-/// Gives out a number whose place in the table exists. Its record is the lane's: unless the inode
-/// gets links or a holder, resolving the intent takes the number back.
+/// Gives out a number whose place in the table exists. The lane records the number: unless the
+/// inode gets links or a holder, resolving the intent takes it back.
 ///
 /// # Errors
 /// `NoInodes`, `NoSpace`.
@@ -81,8 +81,8 @@ pub fn grow(pool: &Pool, lane: &Lane<'_>, ino: Ino) -> Result<()> {
     };
     let swing = edit.build(&mut fresh, &table, &mut TableBlock { pool, lane })?;
     let durable = fresh.barrier();
-    // Others may see it before it is durable; should this process die there, who recovers flushes
-    // it.
+    // Other processes may see the word before it is durable; if this process dies there, recovery
+    // flushes it.
     lane.intend(1, Purpose::Word { off: swing.slot })?;
     pool.pm.publish(swing.slot, swing.new.0, durable);
     Ok(())

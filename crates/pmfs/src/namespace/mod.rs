@@ -50,7 +50,8 @@ pub fn named_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
 }
 
 /// The inode that a name names, in one word, which is answered in a register: the number, above it
-/// the type that the record tells, and [`NAMED`]. It is the number alone for a directory's parent.
+/// the type that the record tells, and [`NAMED`]. For a directory's parent the word is the number
+/// alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Target(u64);
 

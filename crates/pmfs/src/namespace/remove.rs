@@ -1,5 +1,5 @@
-//! unlink and rmdir. The inode's last link and its name go in one transaction; its blocks are then
-//! nobody's, and are freed when nobody holds it open.
+//! unlink and rmdir. The inode's last link and its name go in one transaction; its blocks are freed
+//! when no process holds it open.
 
 use super::{find, named, named_dir, peek, with_links, with_names};
 use crate::dir::bucket::HeaderEdit;

@@ -20,8 +20,8 @@ use pm_store::FreshSet;
 use pmfs_format::InodeRaw;
 use pmfs_format::inode::{LINKS_MAX, ROOT_INO};
 
-/// A thing that a rename has of each of its directories, of which there are two or one. It is not
-/// on the heap: giving that back waits for the lines that are flushed.
+/// A value for each directory of a rename, one or two. The values are not on the heap: freeing heap
+/// memory waits for the lines that are being flushed.
 type Both<T> = ArrayVec<T, 2>;
 
 /// Everything that a rename looks at, read under its locks.
@@ -174,7 +174,7 @@ impl Pool {
             {
                 let above = self.check_descent(target.ino, situation.from.ino);
                 if matches!(above, Err(Error::Invalid(_))) && flags != RenameFlags::EXCHANGE {
-                    // The target holds the source, so it is not empty, whatever the source is.
+                    // The target holds the source, so the target is not empty.
                     return Err(Error::NotEmpty);
                 }
                 above?;
@@ -275,7 +275,7 @@ impl Pool {
         }
         finish(&mut tx, &parents, &moved, &dotdot);
         match whiteout {
-            // Its own lock is not held.
+            // The whiteout's own lock is not held.
             Some(_) => tx.commit(),
             None => locks.commit(tx),
         }
@@ -311,7 +311,7 @@ impl Pool {
         Ok(headers)
     }
 
-    /// Both names stay, each with the other's inode.
+    /// Gives each of two names the other's inode.
     fn exchange(&self, locks: &LockSet<'_>, situation: &Situation) -> Result<()> {
         let Some((target, target_hit)) = &situation.target else {
             return Err(Error::NotFound);

@@ -14,7 +14,8 @@ use pm_journal::{Logged, Sealed, Transaction};
 use pm_store::FreshSet;
 use pmfs_format::InodeRaw;
 
-/// A device without links, in a place of its own; the lane knows that its number is nobody's yet.
+/// A device without links, in a place of its own; the lane's intent says that no name has its
+/// number yet.
 pub(crate) struct Whiteout {
     ino: Ino,
     off: u64,

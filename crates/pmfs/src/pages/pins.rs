@@ -1,4 +1,4 @@
-//! Pins among the records: who has a file's own blocks mapped (docs/adr/0010-pins.md).
+//! Pins among the records: the slots that have a file's own blocks mapped (docs/adr/0010-pins.md).
 
 use crate::pages::records::Record;
 use crate::pool::Pool;
@@ -47,7 +47,7 @@ impl Pool {
         self.is_pinned(line, ino) && self.copies_of(line, ino).any(others)
     }
 
-    /// Gives a slot that is nobody's yet the pins of this one.
+    /// Gives the pins of this slot to one that no process has yet.
     pub(crate) fn copy_pins(&self, to: u64) -> Result<()> {
         for pin in self.copies_of_slot(self.holder().slot) {
             // Copies of blocks that are stored to are not shared with a child.
@@ -64,7 +64,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Under the inode's lock: somebody more may store to its blocks from now on.
+    /// Under the inode's lock: notes that one more mapping may store to its blocks from now on.
     pub(crate) fn mark_stored_elsewhere(&self, line: u64, ino: Ino) {
         for pin in self.copies_of(line, ino).filter(Record::is_pin) {
             self.pm

@@ -32,7 +32,7 @@ pub struct KernelCopy {
     pub may_be_dirty: bool,
     /// None of a kernel's, but the pool's own blocks, mapped by the slot's process.
     pub is_pin: bool,
-    /// Says whether somebody waits for them.
+    /// Says whether a process waits for them.
     pub is_wanted: bool,
 }
 
@@ -156,8 +156,7 @@ impl Pool {
         }
     }
 
-    /// Under the line's lock: from now on nobody has to look for records, if there are none of its
-    /// inodes.
+    /// Under the line's lock: ends the search for records of its inodes, if there are none.
     #[cold]
     fn forget_line_if_empty(&self, line: u64) {
         let mut near = self.copies_near(line);
@@ -175,7 +174,7 @@ impl Pool {
         self.forget_line_if_empty(line_of(self, copy.ino));
     }
 
-    /// This slot's record of the inode.
+    /// Returns this slot's record of the inode.
     pub(crate) fn own_copy(&self, line: u64, ino: Ino) -> Option<Record> {
         let me = self.holder().slot;
         self.copies_of(line, ino)
@@ -203,7 +202,7 @@ impl Pool {
         Err(Error::TooManyOpen)
     }
 
-    /// Frees what a slot has: its mount's pages are gone, or no concern of anybody's.
+    /// Frees a slot's records: the pages of its mount are gone, or conflict with no call.
     pub(crate) fn free_kernel_copies_of(&self, slot: u64) {
         for index in 0..self.geometry.kernel_copy_count() {
             let off = self.geometry.kernel_copy(index);
@@ -212,7 +211,7 @@ impl Pool {
                 continue;
             }
             if found.phase() == KERNEL_COPY_TAKEN {
-                // Its number may be that of an earlier record.
+                // The number may be that of an earlier record.
                 self.pm.runtime().store(off, KERNEL_COPY_FREE);
                 continue;
             }

@@ -23,7 +23,7 @@ use std::time::Instant;
 /// With more processes than this attached, one that comes asks about a part of them only.
 const CROWD: usize = 64;
 
-/// Opens and attaches: recovers whatever the last holders left.
+/// Opens and attaches, with the recovery that the pool's state asks for.
 ///
 /// # Errors
 /// Everything that can be wrong with a pool; see [`Error`].
@@ -82,7 +82,7 @@ pub(crate) fn attach_after_exec(
 
 fn opened(path: &Path, options: &OpenOptions) -> Result<(Pmem, SuperblockRaw, Health, Geometry)> {
     if options.map.read_only {
-        // Locks and counts live in the pool: whoever attaches stores to it.
+        // Locks and counts live in the pool: attaching stores to it.
         return Err(Error::Invalid(
             &"a pool is attached writable; read_only refuses changes to files",
         ));
@@ -123,10 +123,10 @@ pub(crate) fn attach_private(mem: Pmem, options: &OpenOptions) -> Result<(Pool, 
 /// The state of a pool before an attach.
 #[derive(Clone, Copy)]
 enum Origin<'a> {
-    /// A file, whose identity and locks tell whether somebody has it open.
+    /// A file, whose identity and locks tell whether another process has it open.
     File {
         path: &'a Path,
-        /// Somebody has.
+        /// Another process has it open.
         others: bool,
         /// The process that had it under another name is known to be gone.
         adopt: bool,
@@ -176,7 +176,7 @@ fn observed(mem: Pmem, _options: &OpenOptions) -> Pmem {
 
 /// The state that an attaching process finds.
 struct Arrival {
-    /// Somebody has the pool.
+    /// Another process has the pool.
     others: bool,
     /// The process that had it under another name is known to be gone.
     adopt: bool,
@@ -186,7 +186,7 @@ struct Arrival {
     state: State,
 }
 
-/// Under the attach lock: looks who is there, and claims the pool if nobody is.
+/// Under the attach lock: looks for other processes, and claims the pool if there are none.
 fn arrive(pool: &Pool, origin: Origin<'_>) -> Result<Arrival> {
     let (others, adopt) = match origin {
         Origin::File { others, adopt, .. } => (others, adopt),
@@ -214,7 +214,7 @@ fn arrive(pool: &Pool, origin: Origin<'_>) -> Result<Arrival> {
     })
 }
 
-/// This run's record: which one it is, and how many there have been.
+/// Makes this run's record: its identity, and its number in the order of runs.
 fn identity_of(pool: &Pool, last: Option<RunRecordRaw>, others: bool) -> RunRecordRaw {
     let ours = Run::of(pool.pm.mapping().identity(), LAYOUT);
     RunRecordRaw {
@@ -286,7 +286,7 @@ fn enter(pool: &Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryRepo
         }
     }
     let mut undone = match attach::occupy(pool.into(), path) {
-        // All who had them are dead, and so is one who began to clean up.
+        // The processes that had the slots are all dead, and so is one that began to clean up.
         Err(Error::TooManyProcesses { .. }) if !others => {
             report = rebuild::rebuild(pool)?;
             record.recoveries = record.recoveries.wrapping_add(1);
@@ -312,8 +312,8 @@ fn enter(pool: &Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryRepo
     Ok(report)
 }
 
-/// Returns whether nothing in the tables is anybody's, of a pool whose holders are all dead. Its
-/// tables have no annexes then.
+/// Returns whether the tables of a pool are empty, once all its holders are dead. Empty tables have
+/// no annexes.
 ///
 /// # Errors
 /// `Medium`.
@@ -377,7 +377,7 @@ fn distrust(pool: &Pool) {
     }
 }
 
-/// Leaves the pool: gives up the slot, and marks the pool clean if nobody else is in it.
+/// Leaves the pool: gives up the slot, and marks the pool clean if no other process is in it.
 ///
 /// # Errors
 /// Locking the pool file for it failed.

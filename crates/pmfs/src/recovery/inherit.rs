@@ -17,8 +17,8 @@ use std::fmt;
 #[derive(Debug)]
 pub struct ForFork(Successor);
 
-/// A slot taken for a program, and whose locks it was given, if not this process's. Its text is
-/// what that program has to know.
+/// A slot taken for a program, and the process whose locks it was given, if not this one. The text
+/// form is the argument that the program needs.
 #[derive(Debug)]
 pub struct ForExec(Successor, Option<Heirloom>);
 
@@ -66,7 +66,7 @@ impl Pool {
         Ok(successor)
     }
 
-    /// Gives a slot back that nobody moved into.
+    /// Gives back a slot that the program did not take over.
     fn cancel(&self, successor: Successor) {
         let slot = successor.holder.slot;
         if !planted!("bug-child-cancelled-with-files") {

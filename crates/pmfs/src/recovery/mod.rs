@@ -1,7 +1,7 @@
 //! Recovery after the death of a process, and after power loss.
 //!
-//! [`pmshare::rescue`] finds the dead. Their lanes are undone here, their intents resolved,
-//! and then their locks released (docs/adr/0023-barriers.md,
+//! [`pmshare::rescue`] finds the dead. This module undoes the lanes of a dead process, resolves its
+//! intents, and then releases its locks (docs/adr/0023-barriers.md,
 //! docs/adr/0024-shared-volatile-state.md). After power loss [`rebuild`] makes the runtime area
 //! anew.
 
@@ -175,8 +175,8 @@ fn release_locks(pool: &Pool, is_dead: &impl Fn(u64) -> bool) {
     }
 }
 
-/// Closes what a slot holds open; unlinked files that nobody else holds go. Answers how many of
-/// those.
+/// Closes all that a slot holds open, frees unlinked files that no other slot holds, and returns
+/// their number.
 pub(crate) fn close_for(pool: &Pool, slot: u64) -> u64 {
     let mut orphans = 0;
     if !planted!("bug-pages-of-the-dead-stay") {

@@ -74,7 +74,7 @@ pub fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
     Ok(report)
 }
 
-/// Refuses a pool in which nothing can be reached, but to who mends it.
+/// Refuses a pool in which nothing can be reached, except to a repair.
 ///
 /// # Errors
 /// [`Error::Corrupt`].

@@ -1,6 +1,6 @@
-//! A pool at rest: nobody has a lock, a lane, a file open or a slot. The first opener believes the
-//! runtime area of a pool that was left clean, and whoever wrote the pool may have written anything
-//! there: a lock that it left would be waited for without end, and a count would run over.
+//! A pool at rest: no lock, lane, open file or slot is held. The first opener believes the runtime
+//! area of a pool that was left clean, but its bytes may be crafted: a lock left there would be
+//! waited for without end, and a count would overflow.
 //!
 //! The tables are looked at while their checksum is made, part by part, so that they are read once.
 
@@ -20,12 +20,12 @@ use pmfs_format::{
 };
 use std::ops::Range;
 
-/// Nobody has counted so far.
+/// No count in use gets so far.
 const COUNT_MAX: u64 = 1 << 62;
 /// The part of a record's state that says what it is; the rest says whose.
 const STATE_MASK: u64 = 0xffff_ffff;
 
-/// The runtime area's checksum, if nothing in it is anybody's.
+/// Returns the runtime area's checksum, if nothing in it is held.
 ///
 /// # Errors
 /// `Medium`.
@@ -34,7 +34,7 @@ pub(crate) fn crc_at_rest(pool: &Pool) -> Result<Option<u32>> {
     Ok(rest.then_some(crc))
 }
 
-/// Returns whether nothing of the runtime area is anybody's, but for the slot of this process.
+/// Returns whether nothing of the runtime area is held, but for the slot of this process.
 ///
 /// # Errors
 /// `Medium`.
@@ -149,8 +149,8 @@ fn has_nobody(pool: &Pool, own: Option<u64>) -> bool {
         })
 }
 
-/// Returns whether the blocks and inodes that are never given out are marked as used: else somebody
-/// would get the superblock, or the journal, to write a file to.
+/// Returns whether the blocks and inodes that are never given out are marked as used: otherwise the
+/// superblock, or the journal, could be given to a file.
 fn is_reserved(pool: &Pool) -> bool {
     let (blocks, inodes) = (Bitmap::blocks(pool), Bitmap::inodes(pool));
     let Run { block, count } = pool.geometry.tail();

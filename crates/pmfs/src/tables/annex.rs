@@ -2,12 +2,13 @@
 //! own place in the runtime area is full (docs/adr/0061-annexes.md).
 //!
 //! An annex is found by two levels, as a page is: words of the runtime area name nodes, and words
-//! of a node name annexes. Both are ordinary blocks in the bitmap. Nothing durable names them, so
-//! the rebuild after a crash finds them free. An annex does not move: the last process to leave the
-//! pool frees it.
+//! of a node name annexes. Nodes and annexes are ordinary blocks in the bitmap. Nothing durable
+//! names them, so the rebuild after a crash finds them free. An annex does not move: the last
+//! process to leave the pool frees it.
 //!
-//! One process at a time takes a block, under the lock of annexes. It records the block, and the
-//! word that will name it, before the bit is set. If it dies there, recovery frees the block.
+//! A single process at a time takes a block, under the lock of annexes. The process records the
+//! block, and the word that will name it, before the bit is set. After its death there, recovery
+//! frees the block.
 //!
 //! Beside its block each word counts the entries of the annex. The count is raised before an entry
 //! is stored and lowered after it is gone. A death in between leaves the count too high, never too
@@ -148,12 +149,12 @@ impl Pool {
         if annex.is_none() {
             runtime.store(off, 0);
         } else if runtime.swap(off, 0) != 0 {
-            // One of two who free it counts.
+            // Of two that free the annex at once, one counts.
             self.leave_annex(annex);
         }
     }
 
-    /// A count that has reached its end stays there: nobody knows how much more there is.
+    /// A count that has reached its end stays there: the excess is unknown.
     #[cold]
     #[inline(never)]
     #[cfg_attr(feature = "record", track_caller)]
@@ -213,7 +214,7 @@ impl Pool {
     ) -> Option<T> {
         let (annexes, mem) = (self.pm.annexes(), self.pm.mapping());
         for number in (0..table.lines()).step_by(ANNEX_LINES as usize) {
-            // They come in the order of their numbers.
+            // Annexes come in the order of their numbers.
             let annex = table.annexes().start + number / ANNEX_LINES;
             if annexes.find(mem, annex).is_none() && !self.add_annex(annex, class) {
                 return None;
@@ -230,7 +231,7 @@ impl Pool {
     #[cold]
     #[cfg_attr(feature = "record", track_caller)]
     pub(crate) fn add_annex(&self, annex: u64, class: Class) -> bool {
-        // In a bitmap that was made of damaged trees what is free may be somebody's.
+        // In a bitmap that was made of damaged trees a free bit may belong to a block in use.
         if self.is_damaged() {
             return false;
         }
@@ -286,7 +287,7 @@ impl Pool {
         let map = Bitmap::blocks(self);
         let _held = map.lock(block);
         map.mark(Run { block, count: 1 }, false);
-        // Before the group is anybody else's, who may take the block.
+        // Before another process can lock the group and take the block.
         runtime.store(told_block, 0);
     }
 
@@ -348,8 +349,8 @@ impl Pool {
     }
 }
 
-/// A line's owner word held, of an open file: counted in its annex, so that whoever cleans up after
-/// its holder finds it.
+/// A line's owner word held, of an open file: counted in its annex, so that the cleanup after a
+/// dead holder finds it.
 pub(crate) struct HeldLine<'a> {
     pool: &'a Pool,
     line: Line,
@@ -382,8 +383,8 @@ mod tests {
     use pmfs_format::SlotRaw;
     use pmfs_format::runtime::SLOT_FREE;
 
-    /// Goal: who dies while he gives annexes back, as the last one, leaves a pool in which no block
-    /// is lost and none is given out twice. Method: a death after each of some blocks, and in the
+    /// Goal: a death while the last process gives annexes back leaves a pool in which no block is
+    /// lost and none is given out twice. Method: a death after each of some blocks, and in the
     /// middle of one; the slot is free by then.
     #[test]
     fn a_death_while_annexes_are_given_back() {

@@ -1,4 +1,4 @@
-//! The tables of who has what open, and the blocks into which they grow.
+//! The tables of open files and file locks, and the blocks into which they grow.
 
 pub mod annex;
 pub mod open_table;

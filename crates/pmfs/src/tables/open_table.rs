@@ -102,8 +102,8 @@ impl Pool {
     }
 
     /// Looks at the words of all lines in which a thing may stand, by their places, until one
-    /// answers. One loop for all lines, so that `look` is inlined: as an iterator, or in two loops,
-    /// an open and its close take 4 to 10 % longer.
+    /// answers. A single loop serves all lines, so that `look` is inlined: as an iterator, or in
+    /// two loops, an open and its close take 4 to 10 % longer.
     #[inline(always)]
     fn find<T>(&self, thing: Thing, mut look: impl FnMut(Line) -> Option<T>) -> Option<T> {
         let (mut off, mut annex) = (self.open_line(thing, 0), None);
@@ -195,9 +195,9 @@ impl Pool {
         let runtime = self.pm.runtime();
         let counted = self.find(thing, |Line { off, .. }| {
             let mut word = runtime.load(off);
-            // Others of this process count there too. A second word for the same would let who
-            // looks along the line miss both, but for one that is full, which stays for as long as
-            // anybody looks.
+            // Other threads of this process count there too. With a second word for the same inode,
+            // a search along the line could miss both; only a full word, which stays during every
+            // search, may have one.
             while thing.is_in(word) && slot_of(word) == slot {
                 if count_of(word) + count > COUNT_MAX {
                     self.note(self.open_line(thing, 0), SEVERAL);
@@ -287,8 +287,9 @@ impl Pool {
         notes & SEVERAL != 0 && self.find(thing, other).is_some()
     }
 
-    /// Counts one open by this process less; answers whether that was this process's last: where it
-    /// has several words for it, of those who have locked it against others of the process.
+    /// Counts one open by this process less; returns whether that was this process's last. Where
+    /// the process has several words for it, the answer holds for callers that have locked out the
+    /// process's other threads.
     ///
     /// # Errors
     /// [`Error::Invalid`] if it had none.
@@ -320,7 +321,7 @@ impl Pool {
         }
     }
 
-    /// Returns whether this process holds `ino` exactly once and nobody else does.
+    /// Returns whether this process holds `ino` exactly once and no other process does.
     pub(crate) fn open_is_last(&self, ino: Ino) -> bool {
         let thing = Thing::Inode(ino);
         let mut count = 0;

@@ -13,7 +13,7 @@ use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, UNWRITTEN};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 use zerocopy::IntoBytes;
 
-/// One word to change: everything behind `new` is fresh and flushed, not yet behind a barrier.
+/// A word to change: everything behind `new` is fresh and flushed, not yet behind a barrier.
 #[derive(Clone, Copy, Debug)]
 pub struct Swing {
     pub slot: u64,
@@ -35,8 +35,8 @@ impl Swing {
 /// The leaves that are to stand in the range.
 pub trait Leaves {
     /// The new entry for all that an entry of a node of `level` covers from `index`, if it can be
-    /// given as a whole: a hole, or a large leaf. It is called for ranges that lie wholly inside
-    /// the edit.
+    /// given as a whole: a hole, or a large leaf. The method is called for ranges that lie wholly
+    /// inside the edit.
     fn whole(&mut self, level: u32, index: u64) -> Result<Option<Entry>>;
 
     /// The new leaf for one block; `old` is what stands there (a hole, or a 4 KiB leaf).

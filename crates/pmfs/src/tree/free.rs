@@ -3,7 +3,7 @@
 //!
 //! Leaves go in index order, a node after all it holds. The lane's record keeps a cursor:
 //! everything before it is free. Bits are cleared and the cursor moved under one group lock, so
-//! that a block is never freed twice while somebody else may have it, and no node is read after it
+//! that a block is never freed twice while another file may have it, and no node is read after it
 //! was freed.
 
 use super::entry::{Entry, coverage, span};
@@ -79,7 +79,8 @@ impl Freeing<'_> {
         if self.stays(level, base, node >> BLOCK_SHIFT)? {
             return Ok(());
         }
-        // A node that is named twice was freed with the first: who goes on there never ends.
+        // A node that is named twice was freed with the first: a walk that went on there might
+        // never end.
         if !cleaning(self.pool) && !Bitmap::blocks(self.pool).is_set(node >> BLOCK_SHIFT) {
             return Err(corrupt("node that is free", node));
         }
@@ -147,7 +148,7 @@ impl Freeing<'_> {
             let block = leaf.off() >> BLOCK_SHIFT;
             let most = (GROUP_UNITS - block % GROUP_UNITS).min(end - at);
             let mut count = 1;
-            // One that is damaged is met when those before it are free.
+            // A damaged entry is met when those before it are free.
             let goes_on = |count| {
                 let next = leaf_at(self.pool, at + count);
                 next.is_ok_and(|next| !next.is_hole() && next.off() >> BLOCK_SHIFT == block + count)

@@ -134,9 +134,9 @@ impl Tree {
         })
     }
 
-    /// Asks for the line of the slot that [`Tree::find`] will look at last, if that lies below a
-    /// node that others share: of a large file it is likely in no cache. Changes nothing, and may
-    /// be called without the lock; what it looks at is charged to who finds it later.
+    /// Prefetches the line of the slot that [`Tree::find`] will look at last, if that lies below a
+    /// node that other ranges share: in a large file it is likely in no cache. Changes nothing, and
+    /// may be called without the lock; the loads are charged to the later search.
     #[inline]
     pub fn expect(&self, pool: &Pool, index: u64) {
         if self.root.height() > 1
@@ -148,13 +148,12 @@ impl Tree {
         }
     }
 
-    /// Asks for the line of a file that has this byte, before it is looked for in earnest: most of
-    /// what a small read or write waits for is its old bytes. Changes nothing, and may be called
-    /// without the lock. In as few steps as can be, and so without most of the checks of
-    /// [`Tree::find`]: while one call waits for its line the processor goes on a few hundred
-    /// instructions, and if they reach the next one's hint, both lines are on their way at once. A
-    /// node may be a file's bytes by now: of those few look like an entry, and to follow one that
-    /// does helps nobody, and is a load of some word of the pool.
+    /// Prefetches the line of a file that has this byte: a small read or write waits mostly for its
+    /// old bytes. Changes nothing, and may be called without the lock. The walk takes as few steps
+    /// as it can, without most of the checks of [`Tree::find`]: while one call waits for its line
+    /// the processor goes on a few hundred instructions, and if they reach the next call's
+    /// prefetch, both lines are on their way at once. A node may be a file's bytes by now: few of
+    /// them look like an entry, and following one is a harmless load of some word of the pool.
     #[inline(always)]
     pub fn expect_byte(&self, pool: &Pool, at: u64) {
         let (mut level, mut entry) = (self.root.height(), self.root);
@@ -187,8 +186,8 @@ impl Tree {
         Some((leaf.ok()?.off() + within, bytes - within))
     }
 
-    /// Asks for the first line of the block that covers `index`, of a directory's tree: a bucket's
-    /// header. It is as [`Tree::expect_byte`] otherwise.
+    /// Prefetches the first line of the block that covers `index` in a directory's tree, a bucket's
+    /// header; otherwise as [`Tree::expect_byte`].
     #[inline]
     pub fn expect_bucket(&self, pool: &Pool, index: u64) {
         if let Some(off) = self.bucket(pool, index, |off| pool.pm.load_cached(off)) {
@@ -219,7 +218,7 @@ impl Tree {
         load: impl Fn(u64) -> u64,
     ) -> Option<(Entry, u32)> {
         let (mut level, mut entry) = (self.root.height(), self.root);
-        // One bucket, of a directory that has no other, covers every hash.
+        // The only bucket of a directory covers every hash.
         let is_behind =
             self.shape == Shape::File && level <= FILE_HEIGHT_MAX && index >= coverage(level);
         if level > self.shape.height_max() || is_behind {

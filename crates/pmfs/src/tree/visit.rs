@@ -8,10 +8,10 @@ use pm_journal::error::Error;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
-/// One thing that a tree names.
+/// A block or node that a tree names.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
-    /// Its blocks.
+    /// The blocks.
     pub run: Run,
     /// Level of a node, 0 for a leaf.
     pub level: u32,

@@ -23,11 +23,31 @@ macro_rules! planted {
 }
 
 #[cfg(feature = "planted-bugs")]
-pub use selection::{key_of, select, selected};
+pub use selection::{Bug, key_of, select, selected};
+
+/// Lists a crate's bugs as `BUGS`: for each its name and, in words, the fault that results.
+#[cfg(feature = "planted-bugs")]
+#[macro_export]
+macro_rules! bugs {
+    ($( $name:literal, $what:literal; )+) => {
+        /// All bugs of this crate.
+        pub const BUGS: &[$crate::planted::Bug] =
+            &[ $( $crate::planted::Bug { name: $name, what: $what } ),+ ];
+    };
+}
 
 #[cfg(feature = "planted-bugs")]
 mod selection {
     use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// A bug that can be compiled in.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Bug {
+        /// The name by which the source asks for it.
+        pub name: &'static str,
+        /// The fault that results.
+        pub what: &'static str,
+    }
 
     /// The key that stands for no bug.
     const NONE: u64 = 0;

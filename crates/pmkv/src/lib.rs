@@ -15,6 +15,7 @@
 #[macro_use]
 extern crate pmem;
 
+#[cfg(feature = "planted-bugs")]
 pub mod planted;
 
 mod directory;

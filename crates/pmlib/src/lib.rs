@@ -18,6 +18,7 @@
 #[macro_use]
 extern crate pmem;
 
+#[cfg(feature = "planted-bugs")]
 pub mod planted;
 
 mod apart;

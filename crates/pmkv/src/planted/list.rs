@@ -1,22 +1,6 @@
-//! The list of all planted bugs: the only one.
+//! The list of all planted bugs of this crate.
 
-/// A bug that can be compiled in.
-#[derive(Clone, Copy, Debug)]
-pub struct Bug {
-    /// Its name, by which the source asks for it.
-    pub name: &'static str,
-    /// The fault that results.
-    pub what: &'static str,
-}
-
-macro_rules! bugs {
-    ($( $name:literal, $what:literal; )+) => {
-        /// All of them.
-        pub const BUGS: &[Bug] = &[ $( Bug { name: $name, what: $what } ),+ ];
-    };
-}
-
-bugs! {
+pmem::bugs! {
     "bug-record-unfenced",
         "a record is stored after the fence of its slot";
     "bug-put-unfenced",

@@ -1,22 +1,6 @@
-//! The list of all planted bugs: the only one.
+//! The list of all planted bugs of this crate.
 
-/// A bug that can be compiled in.
-#[derive(Clone, Copy, Debug)]
-pub struct Bug {
-    /// Its name, by which the source asks for it.
-    pub name: &'static str,
-    /// The fault that results.
-    pub what: &'static str,
-}
-
-macro_rules! bugs {
-    ($( $name:literal, $what:literal; )+) => {
-        /// All of them.
-        pub const BUGS: &[Bug] = &[ $( Bug { name: $name, what: $what } ),+ ];
-    };
-}
-
-bugs! {
+pmem::bugs! {
     "bug-redo-log-unfenced",
         "a transaction returns before its record is durable";
     "bug-redo-in-place-before-fence",

@@ -1,6 +1,7 @@
 //! A set of addresses in the text.
 
-/// One mark a byte of the text. Addresses outside of it are never in the set.
+/// A set of addresses: a mark for each byte of the text. Addresses outside of it are never in the
+/// set.
 pub(crate) struct Addresses {
     vaddr: u64,
     marks: Vec<bool>,

@@ -1,6 +1,6 @@
 //! The cache of images: a file for each library, by its build-id.
 //!
-//! Images are code that programs will run, so the cache trusts nobody but its owner and root: the
+//! Images are code that programs will run, so the cache trusts only its owner and root: the
 //! directory and the file must belong to one of them and be writable by no one else, no symbolic
 //! link is followed inside, and the hashes are checked against the library as it is now, unless
 //! neither has changed since ([`verified`](crate::verified)). A file that fails any of that is
@@ -62,9 +62,9 @@ impl PatchedTexts {
             .ok_or(PatchError::NoCacheDirectory)
     }
 
-    /// The path of the image of a library. It is made if there is none, or none that may be used.
+    /// Returns the path of a library's image, which is made if there is none that may be used.
     ///
-    /// Fails if the library can't be patched, or the cache is somebody else's or can't be written.
+    /// Fails if the library can't be patched, or the cache is another user's or can't be written.
     pub fn find_or_make(&self, library: &Path) -> Result<PathBuf, PatchError> {
         let unreadable = |source| PatchError::Read {
             path: library.to_owned(),
@@ -144,7 +144,8 @@ impl PatchedTexts {
         Ok(dir)
     }
 
-    /// The bytes of a file that nobody else can have written, and its status before they were read.
+    /// Returns the bytes of a file that no other user can have written, and its status before they
+    /// were read.
     fn read_trusted(&self, dir: &OwnedFd, name: &str) -> Option<(Vec<u8>, Stat)> {
         let mut file = open_in(dir, name)?;
         let status = rustix::fs::fstat(&file).ok()?;

@@ -1,5 +1,5 @@
-//! Goal: an image is used only if nobody else can have written it and it is of this library;
-//! else it is made anew. Method: a directory of the test's own, and this process's libc.
+//! Goal: an image is used only if no other user can have written it and it is of this library; else
+//! it is made anew. Method: a directory of the test's own, and this process's libc.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -36,7 +36,7 @@ impl Kept {
         fs::symlink_metadata(&self.image).expect("the image").ino()
     }
 
-    /// Asks again; whether the file was made anew. It is good afterwards in any case.
+    /// Asks again; returns whether the file was made anew. The file is good afterwards in any case.
     fn is_made_anew(&self) -> bool {
         // Held open, so that a new file can't get its number.
         let held = File::open(&self.image);

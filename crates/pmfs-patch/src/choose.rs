@@ -24,9 +24,9 @@ const SYSCALL_BYTES: usize = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It returns from a signal handler; unwinders and debuggers know these bytes.
+    /// A return from a signal handler; unwinders and debuggers know these bytes.
     SignalReturn,
-    /// It has prefixes.
+    /// A `syscall` with prefixes.
     Prefixed,
     /// Neither side of it has room for a jump.
     NoRoom {
@@ -64,7 +64,7 @@ pub enum Obstacle {
     Target,
     /// A call, return, jump or trap.
     Flow,
-    /// It changes the stack pointer.
+    /// A change of the stack pointer.
     Stack,
     /// The unwinder's rules change.
     Unwind,

@@ -58,8 +58,8 @@ impl From<object::Error> for PatchError {
 }
 
 impl<'data> Library<'data> {
-    /// Fails on whatever is not a shared library for x86-64 with a build-id, section
-    /// headers and one executable segment.
+    /// Fails unless the file is a shared library for x86-64 with a build-id, section headers and
+    /// one executable segment.
     pub(crate) fn parse(data: &'data [u8]) -> Result<Self, PatchError> {
         let header = file_header(data)?;
         let segments = header.program_headers(LE, data)?;

@@ -45,7 +45,7 @@ pub enum PatchError {
         "the library's build-id has {len} bytes, at most {max} are known; link it with --build-id=sha1"
     )]
     BuildIdLength {
-        /// Its length, bytes.
+        /// The build-id's length, bytes.
         len: usize,
         /// The header's room, bytes.
         max: usize,
@@ -98,7 +98,7 @@ pub enum PatchError {
     /// Neither a home nor a cache directory is known.
     #[error("no directory to keep images in; set HOME or XDG_CACHE_HOME")]
     NoCacheDirectory,
-    /// The cache's directory is somebody else's.
+    /// The cache's directory belongs to another user.
     #[error(
         "{} belongs to uid {owner}, and images are code; remove it, or set XDG_CACHE_HOME to a directory of your own",
         path.display()

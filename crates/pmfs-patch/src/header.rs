@@ -52,7 +52,7 @@ pub struct HeaderRaw {
     pub build_id: [u8; BUILD_ID_BYTES_MAX],
     /// First page of the executable segment.
     pub text_vaddr: u64,
-    /// Its length, whole pages, in bytes.
+    /// The text's length, whole pages, in bytes.
     pub text_len: u64,
     /// The offset of the patched text in this file.
     pub text_offset: u64,
@@ -82,8 +82,8 @@ pub struct HeaderRaw {
     pub header_sha256: [u8; 32],
 }
 
-/// One patched `syscall`. The table is sorted by `site`; stubs are laid out in the same
-/// order, so that it is sorted by `stub` too.
+/// A patched `syscall`. The table is sorted by `site`; stubs are laid out in the same order, so
+/// that it is sorted by `stub` too.
 ///
 /// A program counter in a stub stands for one in the library: up to and including the
 /// `syscall` at `pass` for `start_site`, behind it for `resume_site`. The call frame is

@@ -116,7 +116,7 @@ fn script(line: &[u8]) -> Loading {
     let path = line[start..].split(ends).next().unwrap_or_default();
     let rest = &line[start + path.len()..];
     let rest = rest.split(|byte| *byte == b'\n' || *byte == 0).next();
-    // One argument, whatever blanks are in it, but for those at its ends.
+    // A single argument, with the blanks in it but without those at its ends.
     let argument = rest.unwrap_or_default().trim_ascii();
     let argument = (!argument.is_empty()).then(|| argument.to_vec());
     Loading::Script(path.to_vec(), argument)

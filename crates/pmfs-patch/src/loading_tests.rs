@@ -70,7 +70,7 @@ fn programs_in_go_are_known_by_a_note() {
         assert_eq!(of_bytes(&with_notes(at, other)), Loading::Preloads(None));
         assert_eq!(of_bytes(&with_notes(at, go)), Loading::Foreign);
         assert_eq!(of_bytes(&with_notes(at, &both)), Loading::Foreign);
-        // They end in the middle, or say that they are longer than there can be.
+        // Notes that end in the middle, or claim an impossible length.
         let short = with_notes(at, &both[..both.len() - 12]);
         assert_eq!(of_bytes(&short), Loading::Preloads(None));
         let long = [&[0xff; 12][..], go].concat();

@@ -35,7 +35,7 @@ pub struct Report {
 /// A `syscall` that was left as it is.
 #[derive(Debug)]
 pub struct Skipped {
-    /// Its address, relative to the module's base.
+    /// The site's address, relative to the module's base.
     pub site: u64,
     /// The exported function that it stands in.
     pub function: Option<String>,
@@ -160,8 +160,8 @@ impl<'a> Patches<'a> {
         });
     }
 
-    /// The last that begins at or before an address. It may end before it, as that of
-    /// `clone` does: the child has no frame to unwind to.
+    /// Returns the last function that begins at or before an address. The function may end before
+    /// the address, as that of `clone` does: the child has no frame to unwind to.
     fn function_before(&self, address: u64) -> Option<&'a Function> {
         let behind = self
             .functions
@@ -174,9 +174,9 @@ impl<'a> Patches<'a> {
         &self.code.instructions[first..=chosen.site + chosen.choice.after]
     }
 
-    /// Assembles the stubs, in the order of their sites, and puts the jumps into the
-    /// text. Where the page behind the stubs lies, which they refer to, follows from
-    /// their lengths, which don't depend on it: a first round gives them.
+    /// Assembles the stubs, in the order of their sites, and puts the jumps into the text. The
+    /// stubs refer to the page behind them, whose place follows from their lengths; a first round
+    /// gives the lengths, which do not depend on that place.
     fn lay_out(&mut self) -> LaidOut {
         let mut chosen = std::mem::take(&mut self.chosen);
         let mut offsets = Vec::new();

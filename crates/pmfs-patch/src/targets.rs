@@ -8,8 +8,8 @@
 //!   from the table itself or from a label, and form both addresses relative to rip. So every
 //!   address T that an instruction forms is read as a table: T + entry is a target for entry after
 //!   entry, up to the first that doesn't lead to an instruction; and so is B + entry for every
-//!   address B in the code that is formed in the same function. It is not checked that a jump uses
-//!   the table. Too many targets cost a site at worst, too few would break the program.
+//!   address B in the code that is formed in the same function. Whether a jump uses the table is
+//!   not checked. Too many targets cost a site at worst, too few would break the program.
 
 use iced_x86::{Instruction, OpKind};
 

@@ -11,8 +11,8 @@ use crate::error::PatchError;
 /// A function, or the cold part of one.
 pub(crate) struct Function {
     pub(crate) range: Range<u64>,
-    /// A frame that the kernel made: where signal handlers return to. Its range begins
-    /// one byte before the code.
+    /// A frame that the kernel made, to which signal handlers return. The frame's range begins one
+    /// byte before the code.
     pub(crate) is_signal_return: bool,
     /// Addresses from which the unwinder acts in another way: other rules for the
     /// frame, or another landing pad; sorted.
@@ -80,7 +80,7 @@ struct Common {
 fn entry<'data>(library: &Library<'data>, address: u64) -> Option<Reader<'data>> {
     let mut reader = Reader::new(library.bytes_from(address)?, address);
     let len = reader.word()?;
-    // All ones: the 64-bit form, which nobody writes for a table below 4 GiB.
+    // All ones: the 64-bit form, which no linker writes for a table below 4 GiB.
     if len == 0 || len == u32::MAX {
         return None;
     }

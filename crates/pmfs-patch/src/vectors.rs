@@ -1,10 +1,10 @@
 //! Sites in functions that keep nothing in vector registers.
 //!
-//! The kernel leaves them alone, and a compiler may count on that: what it had in one before a
-//! `syscall` is there behind it. So a hook has to keep them all, which is a good part of what a
-//! short call takes. Nothing of the kind can be in a function that has no instruction with such a
-//! register, if its callers know no more of it than that it is a function. GCC may know more of
-//! one in the same file (-fipa-ra); the frequent calls of glibc each have a file of their own.
+//! The kernel keeps vector registers across a `syscall`, and a compiler may rely on that. So a hook
+//! has to save them all, which is a good part of the time of a short call. A function that has no
+//! instruction with such a register relies on none, if its callers assume only the calling
+//! convention. GCC may assume more of a function in the same file (-fipa-ra); the frequent calls of
+//! glibc each have a file of their own.
 
 use iced_x86::InstructionInfoFactory;
 

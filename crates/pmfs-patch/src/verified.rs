@@ -1,11 +1,11 @@
 //! The record of verified images, so that the few milliseconds of hashing a libc and its image are
 //! not spent before each program.
 //!
-//! It is a file beside the images, with a line of text for each library file: the file and its last
-//! change, its image, and the image's last change. Both have the bytes that were hashed as long as
-//! none of these has changed: a file can't be written without its change time becoming that of the
-//! moment. That clock stands still for some milliseconds at a time, so a file that changed just now
-//! is not noted.
+//! The record is a file beside the images, with a line of text for each library file: the file and
+//! its last change, its image, and the image's last change. Library and image have the bytes that
+//! were hashed as long as these fields match: a write to a file sets its change time to the
+//! present. The kernel's clock for change times stands still for some milliseconds at a time, so a
+//! file that changed just now is not recorded.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};

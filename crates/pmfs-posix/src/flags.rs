@@ -40,7 +40,7 @@ pub fn allow_at(call: AtCall, flags: u64) -> Result<(), i32> {
         AtCall::Access => AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH,
         AtCall::Attribute => AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH,
     };
-    // An int: what stands above is nobody's.
+    // The argument is an int: the bits above it have no meaning.
     known_alone(flags as u32, known as u32)
 }
 

@@ -1,9 +1,9 @@
-//! POSIX's rules for files, as Linux keeps them. The engine has none of them: it does
-//! what it is told. The faces that serve programs (the mount, `pmfs run`, libpmfs) ask
-//! here, so that each rule is written once.
+//! POSIX's rules for files, as Linux keeps them. The engine has none of them: it checks no rights.
+//! The faces that serve programs (the mount, `pmfs run`, libpmfs) ask here, so that each rule is
+//! written once.
 //!
-//! Plain functions of attributes, flags and who asks: no system calls, no state,
-//! nothing of the pool. An error is an errno.
+//! All are plain functions of attributes, flags and the caller's ids: no system calls, no state, no
+//! access to the pool. An error is an errno.
 #![forbid(unsafe_code)]
 
 pub mod flags;

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// The errors of `-o`. Each message names the cause and a way out.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum OptionError {
-    /// An option that nobody knows.
+    /// An unknown option.
     #[error("unknown mount option '{name}'; the options are {known}")]
     Unknown {
         /// The option that was given.
@@ -76,12 +76,12 @@ pub struct MountOptions {
 /// When the kernel may remember names and attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Remember {
-    /// For a moment, while nobody else has the pool (`pmfs_fuse::lease`).
+    /// For a moment, while no other process has the pool (`pmfs_fuse::lease`).
     #[default]
     Alone,
     /// Nothing is remembered.
     Never,
-    /// For a second. Sound only while nobody else changes the pool: no second mount, no
+    /// For a second. Sound only while no other process changes the pool: no second mount, no
     /// program that uses the library.
     Always,
 }
@@ -100,7 +100,7 @@ pub enum Paged {
 }
 
 impl MountOptions {
-    /// The defaults. `root`: root mounts, for whom `allow_other` is the default.
+    /// The defaults. `root`: root mounts, and `allow_other` is the default.
     #[must_use]
     pub fn new(root: bool) -> MountOptions {
         MountOptions {
@@ -219,7 +219,7 @@ const SOMEONE_ELSES: &[&str] = &[
     "group_id=",
 ];
 
-/// One option: its name, the values it takes (`None`: it takes none), what it is for, what it does.
+/// An option: its name, its values (`None`: it takes none), its purpose and its effect.
 pub struct Known {
     /// The name that is typed.
     pub name: &'static str,

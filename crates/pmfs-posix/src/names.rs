@@ -30,8 +30,8 @@ impl Last {
     }
 }
 
-/// The end of a path that names what is to be made, removed or moved: a link there is
-/// not followed, whatever stands behind it.
+/// The last name of a path to be made, removed or moved: a link there is not followed, even with a
+/// slash behind it.
 #[derive(Clone, Copy, Debug)]
 pub struct End<'a> {
     /// The last part.

@@ -2,8 +2,8 @@
 
 use pmfs::{AtimeMode, DataMode, LargePages, OpenOptions, Stalled};
 
-/// One word for each option that is not as usual, with commas between; a word is `name`
-/// or `name=value`, as `-o` of a mount has it.
+/// Returns the options that differ from the defaults as words with commas between; a word is `name`
+/// or `name=value`, as in `-o` of a mount.
 #[must_use]
 pub fn to_words(options: &OpenOptions) -> String {
     let map = &options.map;
@@ -23,10 +23,10 @@ pub fn to_words(options: &OpenOptions) -> String {
     words.join(",")
 }
 
-/// The options that such words mean.
+/// Returns the options that such words stand for.
 ///
 /// # Errors
-/// The word that nobody knows.
+/// The unknown word.
 pub fn from_words(words: &str) -> Result<OpenOptions, String> {
     let mut options = OpenOptions::default();
     for word in words.split(',').filter(|word| !word.is_empty()) {

@@ -10,11 +10,11 @@ use pmfs::{Attr, SetAttr};
 use crate::names::is_dir;
 use crate::subject::{Subject, capability::FSETID};
 
-/// The attribute that holds a file's capabilities. Any change of the content or the
-/// owner takes it away, whoever it is by.
+/// The attribute that holds a file's capabilities. Any change of the content or the owner takes it
+/// away, root's too.
 pub const CAPABILITY: &[u8] = b"security.capability";
 
-/// Both bits.
+/// The set-user-ID and set-group-ID bits.
 pub const SET_ID: u32 = S_ISUID | S_ISGID;
 
 const GROUP_EXECUTES: u32 = 0o010;
@@ -48,17 +48,17 @@ pub fn gone_with_owner(attr: &Attr, who: &impl Subject) -> u32 {
     attr.mode & S_ISUID | group
 }
 
-/// The bits that chmod sets of those that it was asked for: set-gid is for who is in
-/// the file's group.
+/// Returns the bits that chmod sets of those asked for: only a member of the file's group can set
+/// set-gid.
 #[must_use]
 pub fn bits_by_chmod(bits: u32, group: u32, who: &impl Subject) -> u32 {
     let gone = if keeps_group(group, who) { 0 } else { S_ISGID };
     bits & 0o7777 & !gone
 }
 
-/// The bits of something new in a directory, before the umask: in a set-gid directory,
-/// a file that its group may execute is set-gid for who is in that group alone.
-/// Directories are another matter: they inherit the bit.
+/// Returns the bits of a new file in a directory, before the umask: in a set-gid directory, only a
+/// member of the group can make a file set-gid that the group may execute. Directories are exempt,
+/// as they inherit the bit.
 #[must_use]
 pub fn bits_of_new(bits: u32, dir: &Attr, who: &impl Subject) -> u32 {
     let both = S_ISGID | GROUP_EXECUTES;
@@ -68,7 +68,7 @@ pub fn bits_of_new(bits: u32, dir: &Attr, who: &impl Subject) -> u32 {
     bits & !S_ISGID
 }
 
-/// Returns whether who sets an access ACL loses the file's set-gid bit.
+/// Returns whether setting an access ACL clears the file's set-gid bit.
 #[must_use]
 pub fn acl_takes_set_gid(attr: &Attr, who: &impl Subject) -> bool {
     !keeps_group(attr.gid, who)

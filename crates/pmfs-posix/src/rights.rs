@@ -39,7 +39,7 @@ pub fn may(
     if who.user() == attr.uid {
         return bits >> 6 & want == want;
     }
-    // The group's bits are an ACL's mask: without them nobody named gets anything.
+    // The group's bits are an ACL's mask: without them a named user or group has no access.
     if bits & 0o070 != 0
         && let Some(acl) = acl()
     {
@@ -93,7 +93,7 @@ fn acl_allows(acl: &[u8], attr: &Attr, want: u32, who: &impl Subject) -> bool {
     !in_one && of(OTHER).unwrap_or(0) & want == want
 }
 
-/// Returns whether somebody owns a file, or may do what owners do.
+/// Returns whether `who` owns a file, or has an owner's rights by a capability.
 pub fn owns(attr: &Attr, who: &impl Subject) -> bool {
     who.user() == attr.uid || who.has(capability::FOWNER)
 }
@@ -118,9 +118,9 @@ pub fn allow_removal(dir: &Attr, victim: &Attr, who: &impl Subject) -> Result<()
     allow_owner(victim, who)
 }
 
-/// Returns whether somebody may give a file of somebody else's one more name, where the kernel
-/// protects hard links (`fs.protected_hardlinks`): no special or set-id file, and none that he may
-/// not read and write.
+/// Checks that `who` may give another user's file one more name, where the kernel protects hard
+/// links (`fs.protected_hardlinks`): the file is not special or set-id, and `who` may read and
+/// write it.
 ///
 /// # Errors
 /// EPERM.
@@ -268,8 +268,9 @@ mod tests {
         }
     }
 
-    /// Goal: the levels of fs.protected_regular and its kin do what the kernel's do. Method: who is
-    /// refused another's file, by the directory's mode, the file's type and the level.
+    /// Goal: the levels of fs.protected_regular and its kin do what the kernel's do. Method: the
+    /// users that are refused another's file, by the directory's mode, the file's type and the
+    /// level.
     #[test]
     fn levels_of_what_a_machine_protects() {
         let refused = |dir: u32, kind: u32, level: u8| {

@@ -15,7 +15,7 @@ pub mod capability {
 
 /// A thread's identity, as far as files are concerned.
 pub trait Subject {
-    /// Its file system user.
+    /// The caller's file system user.
     fn user(&self) -> u32;
 
     /// Returns whether it is in the group, by its file system group or one of the others.

@@ -2,7 +2,7 @@
 
 use libc::EINVAL;
 
-/// One second.
+/// A second, ns.
 pub const SECOND_NS: i64 = 1_000_000_000;
 
 /// A time to set, of seconds and nanoseconds.

@@ -1,12 +1,12 @@
-//! The user behind a request, as far as the kernel leaves something to be judged here.
+//! The user behind a request, for the checks that the kernel leaves to the daemon.
 //!
-//! It never says who may list `trusted.` attributes, nor who is in the group of a file
-//! that is written to. Groups and capabilities are therefore read from /proc: the
-//! caller waits for the answer, so its thread is there. Where it can't be read the
-//! caller has no other groups, and capabilities if it is root.
+//! A request does not say whether the caller may list `trusted.` attributes, nor whether it is in
+//! the group of a file. Groups and capabilities are therefore read from /proc: the caller waits for
+//! the answer, so its thread is there. A caller that can't be read has no other groups, and
+//! capabilities if it is root.
 //!
-//! Nor does it say by which flags of `pwritev2(2)` something is written. These are
-//! arguments of the system call that the caller waits in.
+//! Nor does a request have the flags of `pwritev2(2)`, which are arguments of the system call that
+//! the caller waits in.
 
 use std::fs;
 use std::thread;
@@ -32,11 +32,11 @@ const NAP_MAX: Duration = Duration::from_millis(2);
 /// The thread behind a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
-    /// Its file system user.
+    /// The caller's file system user.
     pub uid: u32,
-    /// Its file system group.
+    /// The caller's file system group.
     pub gid: u32,
-    /// Its number, or 0 if it lives in a PID namespace that this process can't see.
+    /// The caller's number, or 0 if it lives in a PID namespace that this process can't see.
     pub pid: u32,
 }
 
@@ -56,8 +56,8 @@ impl Caller {
         }
     }
 
-    /// Returns whether what it writes, to a file opened with O_APPEND or not, is to go to the end.
-    /// `None`: it can't be told, as of who uses io_uring or libaio, or may not be looked at.
+    /// Returns whether the caller's write, to a file opened with O_APPEND or not, is to go to the
+    /// end. `None`: unknown, as of a caller that uses io_uring or libaio, or may not be inspected.
     #[must_use]
     pub fn appends(&self, is_opened_so: bool) -> Option<bool> {
         let began = Instant::now();
@@ -67,7 +67,7 @@ impl Caller {
             if !syscall.starts_with("running") || began.elapsed() > PATIENCE {
                 return appends(&syscall, is_opened_so);
             }
-            // It has sent the request, and is about to sleep until that is answered.
+            // The caller has sent the request, and is about to sleep until the answer.
             thread::sleep(nap);
             nap = (nap * 2).min(NAP_MAX);
         }

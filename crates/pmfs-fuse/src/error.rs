@@ -35,7 +35,7 @@ pub enum MountError {
         /// The user or group that can.
         who: &'static str,
     },
-    /// There is nothing at the mount point.
+    /// The mount point does not exist.
     #[error("no directory {} to mount on; create it with mkdir", path.display())]
     NoDirectory {
         /// The mount point.
@@ -65,7 +65,7 @@ pub enum MountError {
         /// The directory.
         dir: PathBuf,
     },
-    /// Somebody keeps mounts away from the pool.
+    /// Another process keeps mounts away from the pool.
     #[error(
         "{} is locked by flock(2), which mounts share; end who has it",
         pool.display()

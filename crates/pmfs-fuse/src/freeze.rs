@@ -1,10 +1,10 @@
 //! Making a mount stand still, so that its pool can be copied as it is at one instant.
 //!
-//! A copier takes the pool's freeze lock ([`pmfs::Freeze`]) and then asks the
-//! mount by an ioctl on its root directory ([`ask`]). From then on calls that change
-//! anything wait at the [`Gate`]; the answer comes when those inside have ended.
-//! Readers go on. It is over when the lock falls: those who wait look at it from time
-//! to time, so nothing has to be said, and a copier that was killed holds nobody up.
+//! A copier takes the pool's freeze lock ([`pmfs::Freeze`]) and then asks the mount by an ioctl on
+//! its root directory ([`ask`]). From then on calls that change anything wait at the [`Gate`]; the
+//! answer comes when those inside have ended. Readers go on. The freeze is over when the lock
+//! falls: waiting calls look at the lock from time to time, so no message ends it, and a copier
+//! that was killed holds no call up.
 
 use std::fs::File;
 use std::io;
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The facts that a frozen mount tells of its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frozen {
-    /// It is sound.
+    /// A sound pool.
     Sound,
     /// Recovery found damage: bitmaps may not cover all that is in use.
     Damaged,
@@ -41,7 +41,8 @@ pub enum Frozen {
 /// the mount can't go before.
 ///
 /// # Errors
-/// `PermissionDenied` for who is neither root nor the daemon's user; the mount is gone, or too old.
+/// `PermissionDenied` for a caller that is neither root nor the daemon's user; the mount is gone,
+/// or too old.
 pub fn ask(root: &File) -> io::Result<Frozen> {
     Ok(match pmem::request::request(root.as_fd(), REQUEST)? {
         0 => Frozen::Sound,
@@ -55,7 +56,8 @@ pub(crate) struct Gate {
     frozen: AtomicBool,
     /// Calls that are changing something.
     inside: AtomicUsize,
-    /// Held by who decides whether it is over, so that no old decision ends a new freeze.
+    /// Held by the thread that decides whether it is over, so that no old decision ends a new
+    /// freeze.
     deciding: Mutex<()>,
     /// `None`: the pool has no file to lock, and can't be frozen.
     probe: Option<FreezeProbe>,
@@ -116,10 +118,10 @@ impl Gate {
         true
     }
 
-    /// Lets nobody in any more and waits until nobody is inside.
+    /// Lets no further call in and waits until none is inside.
     ///
     /// # Errors
-    /// [`Error::NotSupported`]; nobody holds the lock; a call inside does not end.
+    /// [`Error::NotSupported`]; no process holds the lock; a call inside does not end.
     pub(crate) fn freeze(&self) -> pmfs::Result<()> {
         let probe = self.probe.as_ref();
         let probe = probe.ok_or(Error::NotSupported(&"freezing without a pool file"))?;
@@ -156,8 +158,9 @@ mod tests {
         }
     }
 
-    /// Goal: no change while frozen, whoever comes when; and on again when the lock falls. Method:
-    /// threads that count inside the gate; the count has to stand still between freeze and end.
+    /// Goal: no call makes a change while frozen, at any time of arrival; and all go on when the
+    /// lock falls. Method: threads that count inside the gate; the count has to stand still between
+    /// freeze and end.
     #[test]
     fn nobody_is_inside_while_frozen() {
         let pool = tempfile::NamedTempFile::new().unwrap();

@@ -41,9 +41,9 @@ pub struct Lease {
     fs: Arc<Fs>,
     /// True if a lease is wanted at all.
     is_wished: bool,
-    /// Requests that might have begun one, since somebody saw to it last.
+    /// Requests that might have begun one, since the last [`Lease::tend`].
     requests: AtomicU64,
-    /// It is being ended.
+    /// The lease is being ended.
     closed: AtomicBool,
     /// Answers that grant something and are not sent yet.
     granting: AtomicUsize,
@@ -78,8 +78,8 @@ impl Lease {
         })
     }
 
-    /// Ends the lease if somebody waits for that, or if nothing has been granted for a
-    /// while, so that who comes then need not ask. To be called at least once a second.
+    /// Ends the lease if a process waits for that, or if nothing has been granted for a while, so
+    /// that a process that attaches then need not ask. To be called at least once a second.
     pub fn tend(&self) {
         self.requests.store(0, Ordering::Relaxed);
         if !self.fs.has_lease() {
@@ -176,7 +176,8 @@ mod tests {
         assert!((0..=BUSY).any(|_| lease.begin().is_some()));
     }
 
-    /// Goal: who comes gets in when the last answer has been sent and does not hold any more.
+    /// Goal: an arriving process gets in when the last answer has been sent and does not hold any
+    /// more.
     #[test]
     fn who_comes_waits_for_what_was_granted() {
         let dir = crate::temporary::dir();
@@ -211,7 +212,7 @@ mod tests {
         assert!(came.duration_since(sent) >= HELD || !patient);
     }
 
-    /// One that is not used any more ends by itself, one that is used does not.
+    /// A lease that is not used any more ends by itself, one that is used does not.
     #[test]
     fn an_idle_lease_ends() {
         let dir = crate::temporary::dir();

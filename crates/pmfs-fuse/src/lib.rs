@@ -1,10 +1,10 @@
 //! PMFS as a mount, for programs that neither link the library nor run under the shim.
 //!
-//! The kernel's requests come in through `/dev/fuse` (`wire`), are translated (`adapter`),
-//! answered by the engine ([`pmfs::Fs`]) and sent back. Nothing is decided here that the
-//! engine could decide, and no data is cached: files are opened for direct I/O, because
-//! other faces of the same pool may change it at any time. Names and attributes live for
-//! zero seconds in the kernel, or for a moment while nobody else has the pool.
+//! The kernel's requests come in through `/dev/fuse` (`wire`), are translated (`adapter`), answered
+//! by the engine ([`pmfs::Fs`]) and sent back. Nothing is decided here that the engine could
+//! decide, and no data is cached: files are opened for direct I/O, because other faces of the same
+//! pool may change the data at any time. Names and attributes live for zero seconds in the kernel,
+//! or for a moment while no other process has the pool.
 //!
 //! - `wire`: the kernel's protocol and device. Knows no files.
 //! - [`mod@adapter`]: the mount, its workers, each request in the engine's terms. `fuser`, whose
@@ -12,7 +12,7 @@
 //! - `server`: one method for each request; identities of inodes, open files, locks,
 //!   appending, set-id bits.
 //! - [`freeze`]: standing still while the pool is copied. [`remount`]: other flags.
-//! - [`lease`]: what the kernel may remember while nobody else is there.
+//! - [`lease`]: answers that the kernel may remember while no other process has the pool.
 //! - [`lookups`]: which inodes the kernel knows, so that none is reused under it.
 //! - [`mounts`], [`unmount`], [`presence`]: finding a mount, ending it, and knowing that the pool
 //!   was let go.

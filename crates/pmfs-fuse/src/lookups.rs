@@ -29,7 +29,7 @@ struct Known {
     generation: u32,
     /// The size in the last reply, by which the kernel knows the file's end.
     size: u64,
-    /// Somebody beside this kernel has changed that.
+    /// Another process than this kernel's mount has changed the size.
     contested: bool,
 }
 
@@ -56,7 +56,7 @@ const TOLD_MAX: usize = 256;
 #[derive(Default)]
 struct Shard {
     known: HashMap<Ino, Known>,
-    /// In how many looks each held one was seen, and nobody had it open.
+    /// For each held one, the looks at which no program had it open.
     held: HashMap<Ino, u32>,
 }
 
@@ -74,7 +74,7 @@ impl Default for LookupTable {
 }
 
 impl LookupTable {
-    /// One more reply names the inode.
+    /// Counts one more reply that names the inode.
     pub fn add(&self, ino: Ino, generation: u32, size: u64) {
         let mut shard = self.shard(ino);
         let known = shard.known.entry(ino).or_insert(Known {
@@ -140,8 +140,8 @@ impl LookupTable {
         self.shard(ino).known.contains_key(&ino)
     }
 
-    /// It has no name and the engine holds it. `false` if the kernel has forgotten it
-    /// in the meantime, or if it was held before (a file made without a name, linked,
+    /// Notes that the inode has no name and the engine holds it. `false` if the kernel has
+    /// forgotten it in the meantime, or if it was held before (a file made without a name, linked,
     /// unlinked): then the caller has to release it.
     #[must_use]
     pub fn set_held(&self, ino: Ino) -> bool {
@@ -156,8 +156,8 @@ impl LookupTable {
         fresh
     }
 
-    /// Held ones that the kernel should have forgotten by now: those that nobody had
-    /// open in two looks, in four, and so on.
+    /// Held ones that the kernel should have forgotten by now: those that no program had open in
+    /// two looks, in four, and so on.
     pub fn long_held(&self, is_open: impl Fn(Ino) -> bool) -> Vec<Ino> {
         let mut found = Vec::new();
         for shard in &self.shards {
@@ -267,8 +267,8 @@ mod tests {
         assert!(!table.knows(10));
     }
 
-    /// Its own writes and truncates leave it certain; a size that it did not make does
-    /// not, for as long as it knows the file.
+    /// The kernel's own writes and truncates leave the size certain; a size that it did not make
+    /// does not, for as long as it knows the file.
     #[test]
     fn the_kernel_knows_the_end_until_others_move_it() {
         let table = LookupTable::default();

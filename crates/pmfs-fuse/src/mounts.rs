@@ -12,7 +12,7 @@ pub const FS_TYPE: &str = "fuse.pmfs";
 
 const MOUNT_INFO: &str = "/proc/self/mountinfo";
 
-/// One mount of a pool.
+/// A mount of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolMount {
     /// The directory of the mount.

@@ -1,13 +1,13 @@
-//! Locks that say "a mount serves this pool", held from before the pool is attached until
-//! after it was left. The kernel's unmount returns before the daemon has let go of the pool;
-//! who has to know (`pmfs umount`, a tool that wants the pool to itself) waits for them.
+//! Locks that say "a mount serves this pool", held from before the pool is attached until after it
+//! was left. The kernel's unmount returns before the daemon has let go of the pool; a program that
+//! has to know (`pmfs umount`, a tool that wants the pool to itself) waits for these locks.
 //!
-//! Two, because there may be several mounts of a pool:
-//! - a shared `flock(2)` on the pool file itself: any mount at all. It falls when its holder
-//!   ends, however that happens, needs no file of its own, reaches across containers, and is
-//!   of another kind than the engine's byte locks, so the two don't meet;
-//! - a locked byte far behind the engine's, whose number is the mount's name, drawn at
-//!   random: this mount. A mount tells its name to who asks ([`name_of`]).
+//! A mount takes two, because there may be several mounts of a pool:
+//! - a shared `flock(2)` on the pool file itself: any mount at all. The lock falls when its holder
+//!   ends in any way, needs no file of its own, reaches across containers, and is of another kind
+//!   than the engine's byte locks, so the two don't meet;
+//! - a locked byte far behind the engine's, whose number is the mount's name, drawn at random: this
+//!   mount. A mount tells its name on request ([`name_of`]).
 
 use std::fs::{self, File};
 use std::io;
@@ -51,11 +51,12 @@ impl Presence {
     /// Takes the locks, beside other mounts.
     ///
     /// # Errors
-    /// [`MountError::Served`] if somebody keeps mounts away; the pool can't be opened or locked.
+    /// [`MountError::Served`] if another process keeps mounts away; the pool can't be opened or
+    /// locked.
     pub fn take(pool: &Path) -> Result<Presence, MountError> {
         let file = open(pool)?;
         let deadline = Instant::now() + ENDING;
-        // Somebody may just be looking whether there is any.
+        // Another process may just be probing the lock.
         while !try_lock(&file, FlockOperation::NonBlockingLockShared, pool)? {
             if Instant::now() > deadline {
                 return Err(MountError::Served {
@@ -119,9 +120,9 @@ pub fn wait_for(pool: &Path, name: u32, patience: Duration) -> Result<(), MountE
     Ok(())
 }
 
-/// Waits for a mount that is just ending, as `umount(8)` leaves it: taken out of the
-/// table, its daemon about to close the pool. Returns at once if the pool is mounted or
-/// nobody has it; what is wrong with it, if anything, who opens it next will say.
+/// Waits for a mount that is just ending, as `umount(8)` leaves it: taken out of the table, its
+/// daemon about to close the pool. Returns at once if the pool is mounted or in no use; the next
+/// open of the pool reports its errors.
 pub fn wait_if_ending(pool: &Path) {
     let Ok(pool) = fs::canonicalize(pool) else {
         return;
@@ -129,7 +130,7 @@ pub fn wait_if_ending(pool: &Path) {
     if !pool.is_file() || wait_for_end(&pool, Duration::ZERO).is_ok() {
         return;
     }
-    // One that has the name is not asked: its daemon may stand still.
+    // A mount of that name is not asked: its daemon may stand still.
     let is_named = |mounts: Vec<mounts::PoolMount>| mounts.iter().any(|at| at.pool == pool);
     if mounts::pool_mounts().is_ok_and(is_named) {
         return;
@@ -230,7 +231,7 @@ mod tests {
         wait_for_end(pool.path(), Duration::ZERO).unwrap();
     }
 
-    /// One of two mounts ends: who waits for it does not wait for the other.
+    /// Goal: a wait for one of two mounts to end does not wait for the other.
     #[test]
     fn each_has_a_name() {
         let pool = tempfile::NamedTempFile::new().unwrap();

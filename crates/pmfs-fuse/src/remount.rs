@@ -46,8 +46,8 @@ impl Manner {
 /// Tells the daemon of the mount whose root is open as `root`.
 ///
 /// # Errors
-/// `PermissionDenied` for who is neither root nor the daemon's user; `EROFS` if a
-/// damaged pool is to be written.
+/// `PermissionDenied` for a caller that is neither root nor the daemon's user; `EROFS` if a damaged
+/// pool is to be written.
 pub fn tell(root: &File, options: &MountOptions) -> io::Result<()> {
     let manner = Manner {
         atime: options.atime,

@@ -1,6 +1,6 @@
 //! The pool that a mount serves. The kernel's table has the pool's name at the time of the mount;
-//! by now it may have another name, and another pool that one. So the daemon is asked for its file,
-//! and the file's present name.
+//! by now it may have another name, and another pool that one. The daemon is therefore asked for
+//! its file, and the file's present name.
 
 use std::fs::{self, File};
 use std::io;
@@ -67,7 +67,7 @@ impl Served {
     }
 }
 
-/// The identity of the file at `pool`, whatever its other names.
+/// Returns the identity of the file at `pool`, the same for each of its names.
 #[must_use]
 pub fn identity_of(pool: &Path) -> Option<Identity> {
     fs::metadata(pool).ok().map(|file| Identity::of(&file))
@@ -95,8 +95,7 @@ impl PoolMount {
         Served::read(&answer)
     }
 
-    /// Returns whether it is this pool that is mounted there. Where the daemon does not say, the
-    /// name counts.
+    /// Returns whether this pool is mounted there. The name counts if the daemon does not say.
     #[must_use]
     pub fn serves(&self, pool: &Path) -> bool {
         match (self.served(), identity_of(pool)) {
@@ -145,7 +144,7 @@ mod tests {
         let served = read(&Served::answer(file, Some(pool.path())));
         assert_eq!((served.file, served.pid), (file, std::process::id()));
         assert_eq!(served.pool.as_deref(), Some(pool.path()));
-        // One that has no name any more, or one that another file has.
+        // A pool that has no name any more, or one that another file has.
         assert_eq!(read(&Served::answer(file, None)).pool, None);
         assert_eq!(
             read(&Served::answer(file, Some(Path::new("/proc/version")))).pool,

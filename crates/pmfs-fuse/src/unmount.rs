@@ -98,7 +98,7 @@ fn busy(dir: &Path, holders: &[Holder]) -> MountError {
 struct Holder {
     /// `name[pid]`.
     name: String,
-    /// It has the name of this process: `pmfs`, by whichever path and of whichever build.
+    /// The process has the name of this one: `pmfs`, at any path and of any build.
     is_ours: bool,
 }
 

@@ -109,7 +109,8 @@ impl Adapter {
             self.run(|server| server.remount(header.uid, manner))?;
             0
         } else if asked.cmd == freeze::REQUEST {
-            // This request waits for the others, so it must not hold the pass that they wait for.
+            // The freeze waits for the other requests, so this one must not hold the pass that they
+            // wait for.
             let frozen = self.server.freeze(header.uid).map_err(Refusal::Engine)?;
             i32::from(frozen == Frozen::Damaged)
         } else if asked.cmd == presence::REQUEST {
@@ -131,7 +132,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// ACLs are refused where nobody would enforce them.
+    /// ACLs are refused where the kernel does not enforce them.
     fn enforced<'a>(&self, name: &'a [u8]) -> pmfs::Result<&'a [u8]> {
         if !self.terms.acls && name.starts_with(b"system.") {
             return Err(Error::NotSupported(&"ACLs, by this kernel"));
@@ -147,7 +148,7 @@ const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 const FSXATTR_BYTES: usize = 28;
-/// The kernel passes flags as 32 bits, whatever the number says.
+/// The kernel passes flags as 32 bits, though the request's number says 64.
 const FLAGS_BYTES: usize = 4;
 
 /// The number of zeros that answer a request about such flags; `None` for another request.

@@ -117,8 +117,8 @@ impl Adapter {
         Ok(())
     }
 
-    /// Both forms: the later one (Linux 6.18) can tell of more than 4 GiB, of which a
-    /// copy here stays short.
+    /// The two forms of the request: the later one (Linux 6.18) can report more than 4 GiB, of
+    /// which a copy here stays short.
     pub(super) fn copy_file_range(
         &self,
         opcode: Opcode,

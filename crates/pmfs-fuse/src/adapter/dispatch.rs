@@ -1,5 +1,5 @@
-//! From an operation's number to the method that answers it, and what holds for all:
-//! who may ask, that the pool stays attached meanwhile, what an error becomes.
+//! Dispatch of a request to the method that answers it, and the rules for all: the callers that are
+//! let in, a pool that stays attached meanwhile, errors as errnos.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,9 +56,9 @@ pub(super) struct Adapter {
     pub(super) terms: Terms,
     /// The validity of an answer about a name or an inode, also beside other processes.
     ttl: Duration,
-    /// The mount's, told to who asks.
+    /// The mount's name, told on request.
     pub(super) name: u32,
-    /// The only user who is let in, if not all are.
+    /// The only user that is let in, if not all are.
     only: Option<u32>,
 }
 

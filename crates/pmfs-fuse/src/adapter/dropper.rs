@@ -1,14 +1,13 @@
-//! Has the kernel drop pages, and names of what has none, from a process of its own.
+//! Has the kernel drop pages, and dentries of files without a name, from a process of its own.
 //!
-//! The kernel does that in a call that no signal ends, while it waits for answers of
-//! the daemon. A thread of the daemon in that call would keep a killed daemon from
-//! ending: with its descriptors open the kernel goes on waiting for answers that nobody
-//! gives, for ever, and its slot goes on being its own. So a process that has nothing
-//! but one descriptor of the mount makes the call, and outlives the daemon for as long
-//! as it lasts: when the daemon is gone it refuses what the kernel asks for meanwhile.
+//! The kernel does that in a call that no signal ends, while it waits for answers of the daemon. A
+//! thread of the daemon in that call would keep a killed daemon from ending: with its descriptors
+//! open the kernel would wait for answers for ever, and its slot would never be free. A process
+//! that has nothing but one descriptor of the mount therefore makes the call, and may outlive the
+//! daemon until the call ends: when the daemon is gone, the process refuses the kernel's requests.
 //!
-//! It is a program, not a fork: its stdin is a socket by which it is told of inodes and
-//! answers, its stdout the device.
+//! The process is a program, not a fork: its stdin is a socket for inodes and answers, its stdout
+//! the device.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,9 +31,9 @@ use crate::wire::request::InHeader;
 /// The part of an inode that the kernel is to drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Drop {
-    /// Its pages.
+    /// The pages of an inode.
     Pages(Ino),
-    /// Names by which it still finds it.
+    /// The dentries by which the kernel still finds an inode.
     Names(Ino),
 }
 
@@ -164,7 +163,7 @@ impl std::ops::Drop for Dropper {
 /// stdin or stdout fails.
 pub fn serve() -> io::Result<()> {
     let mut stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    // Started by hand it is nobody's.
+    // Started by hand, the process has no daemon.
     stream.peer_addr()?;
     let device = Device::from_file(io::stdout().as_fd().try_clone_to_owned()?.into());
     let device = Arc::new(device);

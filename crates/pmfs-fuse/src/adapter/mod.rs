@@ -3,14 +3,14 @@
 //! [`Server`] in the engine's terms ([`translate`]).
 //!
 //! Contract with the kernel:
-//! - Names and attributes are valid for zero seconds, so each use asks again; while nobody else
-//!   has the pool they hold for a moment, and so does that a name is absent
+//! - Names and attributes are valid for zero seconds, so each use asks again; while no other
+//!   process has the pool they hold for a moment, and so does the absence of a name
 //!   ([`lease`](crate::lease)). With `-o nocache` never, with `-o cache` for a second at any time.
 //! - Files are opened for direct I/O; where the kernel (6.6 and later) offers
 //!   FUSE_DIRECT_IO_ALLOW_MMAP they can be mapped all the same. Without it they are
 //!   opened through the page cache, written through, but for those for writing alone.
 //!   The writeback cache is never asked for.
-//! - An inode is held in the engine from OPEN to RELEASE, because others may unlink it.
+//! - An inode is held in the engine from OPEN to RELEASE, because another process may unlink it.
 //! - FSYNC and FSYNCDIR are answered ENOSYS once, which tells the kernel that there is
 //!   nothing to do and not to ask again: all is durable when the call that did it
 //!   returns. Dirty pages of mappings are still written back by the kernel on close,
@@ -20,8 +20,8 @@
 //!   ([`waiters`]). All other requests in hand are finished.
 //! - A request that waits while the pool stands still, or for pages that another
 //!   mount's kernel has, keeps no worker from others.
-//! - A READ without FUSE_READ_LOCKOWNER fills pages, which are then noted in the pool;
-//!   others who want them back ask the [`revoker`], which has the kernel drop them.
+//! - A READ without FUSE_READ_LOCKOWNER fills pages, which are then noted in the pool; other
+//!   processes ask the [`revoker`] for them, which has the kernel drop them.
 //!
 //! A handler that panics answers EIO and logs; the worker goes on. So does a message
 //! that can't be right.
@@ -66,7 +66,7 @@ use pmfs_posix::mount_options::{MountOptions, Remember};
 /// More workers than this only meet in the same queue.
 const WORKERS_MAX: usize = 4;
 
-/// After a signal: how long open files keep a mount, that nobody can reach any more, alive.
+/// After a signal: the time for which open files keep a detached mount alive.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The reason for which [`Mounted::serve`] is to end.
@@ -115,7 +115,7 @@ pub struct Mounted {
     remember: Remember,
     /// See [`presence`](crate::presence).
     name: u32,
-    /// The only user who is let in, if not all are.
+    /// The only user that is let in, if not all are.
     only: Option<u32>,
     dir: PathBuf,
     /// The kernel's number for the mount, by which it is told from another on the same directory.
@@ -186,9 +186,8 @@ impl Mounted {
             dir,
             device,
         } = self;
-        // Dropping it would unmount whatever is mounted on the directory by then:
-        // `fuser` 0.18 looks whether our mount is gone, and has that test the wrong way
-        // round. Unmounting is done here.
+        // A drop would unmount any mount on the directory by then: `fuser` 0.18 tests whether our
+        // mount is gone, and has that test the wrong way round. Unmounting is done here.
         let session = ManuallyDrop::new(session);
         let lost = |source| MountError::Channel {
             dir: dir.clone(),
@@ -242,7 +241,7 @@ impl Mounted {
     }
 }
 
-/// Passes requests to stop on, until there is nobody who could make one.
+/// Passes requests to stop on, until no sender of them is left.
 fn forward<E>(stop: &Receiver<Stop>, events: &Sender<E>, wrap: impl Fn(Stop) -> E) {
     while let Ok(why) = stop.recv() {
         if events.send(wrap(why)).is_err() {
@@ -265,8 +264,8 @@ fn join(serving: Vec<JoinHandle<io::Result<()>>>) -> io::Result<()> {
     ends.into_iter().collect()
 }
 
-/// Unmounts, unless another mount has taken the directory; a busy one is detached, so that nobody
-/// new gets in.
+/// Unmounts, unless another mount has taken the directory; a busy one is detached, so that no
+/// further program gets in.
 fn take_away(dir: &Path, device: Option<&str>) {
     let there = mounts::pool_mount_at(dir).ok().flatten();
     if there.is_none_or(|mount| Some(mount.device.as_str()) != device) {

@@ -269,8 +269,8 @@ impl Adapter {
         reply.put(&OpenOut {
             fh,
             open_flags: match Server::access(fh) {
-                // It is never mapped. Through pages the kernel cuts a write where it
-                // has not all of a page.
+                // A file open for writing alone is never mapped. Through pages the kernel cuts a
+                // write where it has not all of a page.
                 Access::Writing => PAST_PAGES,
                 _ => self.terms.open_flags,
             },
@@ -288,7 +288,7 @@ fn dirent(found: &DirEntry<'_>) -> Dirent {
     }
 }
 
-/// The inode that a name in the root means, for those who have the pool anyway.
+/// Returns the inode that a name in the root stands for, to callers that have the pool anyway.
 fn by_number(header: &InHeader, name: &[u8]) -> Option<Ino> {
     let digits = name.strip_prefix(INODE_NAME)?;
     let trusted = header.uid == 0 || header.uid == rustix::process::geteuid().as_raw();

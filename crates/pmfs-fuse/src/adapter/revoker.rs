@@ -1,11 +1,11 @@
 //! Gives pages of the mount's kernel back to processes that ask for them
 //! (docs/adr/0008-pages-are-taken-back.md), and ends the mount's lease for an arriving process
-//! (docs/adr/0015-leases.md). It also makes the kernel forget inodes without names that the kernel
-//! has kept.
+//! (docs/adr/0015-leases.md). The revoker also makes the kernel forget inodes without names that
+//! the kernel has kept.
 //!
-//! A thread of its own: the kernel, told to drop a file's pages, writes dirty ones back
-//! by requests to the workers, and waits for pages that READs are about to fill. So
-//! this holds nothing that an answer to a request needs.
+//! The revoker is a thread of its own: the kernel, told to drop a file's pages, writes dirty ones
+//! back by requests to the workers, and waits for pages that READs are about to fill. The thread
+//! therefore holds nothing that an answer to a request needs.
 
 use std::io;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ const TENURE: Duration = Duration::from_micros(500);
 /// served since the last.
 const ROUNDS_FREE: u32 = 3;
 
-/// Longest sleep; whoever asks wakes it.
+/// Longest sleep; a request wakes the thread.
 const SLEEP: Duration = Duration::from_secs(1);
 
-/// Starts it. It ends with the server.
+/// Starts the thread, which ends with the server.
 pub(super) fn start(server: Arc<Server>, mut dropper: Dropper) -> io::Result<()> {
     let revoker = thread::Builder::new().name("pmfs-revoker".to_owned());
     let revoker = revoker.spawn(move || {
@@ -73,17 +73,17 @@ fn take_back(server: &Server, dropper: &mut Dropper, mut wanted: WantedPages) ->
     Ok(())
 }
 
-/// Has the kernel let go of files without a name that nobody has open. It does so by
-/// itself, but where it has kept a name that others have taken away, or one that a
+/// Has the kernel let go of files without a name that no program has open. The kernel does so by
+/// itself, except where it has kept a name that another process has taken away, or one that a
 /// program below `pmfs run` has looked up by the inode's number.
 fn drop_names(server: &Server, dropper: &mut Dropper) {
     for ino in server.long_held() {
-        // An older kernel keeps some. It does not know those that are there no more.
+        // An older kernel keeps some dentries, and reports an error for those that are gone.
         let _ = dropper.drop(Drop::Names(ino));
     }
 }
 
-/// Has the kernel drop pages. It is as good if the kernel does not know the file, or is gone.
+/// Has the kernel drop pages. A kernel that does not know the file, or is gone, has none.
 fn drop_pages(dropper: &mut Dropper, ino: Ino) {
     match dropper.drop(Drop::Pages(ino)) {
         Ok(()) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED | Errno::NOTCONN) => {}

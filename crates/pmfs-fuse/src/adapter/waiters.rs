@@ -23,7 +23,7 @@ struct Waits {
 /// The request that an INTERRUPT met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Met {
-    /// It is seen to.
+    /// The interrupt is noted for the wait.
     Noted,
     /// No worker has that request.
     Unknown,
@@ -43,7 +43,7 @@ impl Waiters {
         Some(interrupted)
     }
 
-    /// Its answer has been sent.
+    /// Ends the record of a wait whose answer has been sent.
     pub(super) fn end(&self, unique: u64) {
         self.waits().waiting.remove(&unique);
     }

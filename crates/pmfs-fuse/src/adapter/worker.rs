@@ -46,12 +46,12 @@ const WAIT_ALONE: Duration = Duration::from_secs(5);
 /// the same. A stand-in leaves once it is one too many.
 struct Crew {
     adapter: Adapter,
-    /// One for each worker; stand-ins use that of whom they stand in for.
+    /// A device for each worker; a stand-in uses that of the worker it stands in for.
     devices: Vec<Device>,
     /// The request that each worker has in hand; 0 for none (the kernel's numbers are
     /// even, and not 0).
     in_hand: [AtomicU64; SEATS],
-    /// Places in `in_hand` that nobody has.
+    /// Free places in `in_hand`.
     free: Mutex<Vec<usize>>,
     /// Workers and stand-ins that wait for nothing but requests.
     ready: AtomicUsize,
@@ -106,8 +106,8 @@ impl Crew {
         Ok(())
     }
 
-    /// Somebody who takes requests from `device` while the caller waits. Beyond a
-    /// number nobody does: `false`.
+    /// Starts a stand-in that takes requests from `device` while the caller waits; `false`: there
+    /// are as many as allowed.
     fn call_stand_in(self: &Arc<Crew>, device: usize) -> bool {
         let Some(seat) = self.seats().pop() else {
             return false;
@@ -217,8 +217,8 @@ impl Crew {
         }
     }
 
-    /// Waits for another mount's kernel, or for this one's to drop pages. The one over
-    /// there may wait for this one's, so somebody has to answer meanwhile.
+    /// Waits for another mount's kernel, or for this one's to drop pages. The other kernel may wait
+    /// for this one's pages, so a stand-in has to answer meanwhile.
     fn wait_for_pages(self: &Arc<Crew>, device: usize, pages: PagesInTheWay) -> pmfs::Result<()> {
         self.ready.fetch_sub(1, Ordering::SeqCst);
         let limit = (!self.call_stand_in(device)).then_some(WAIT_ALONE);

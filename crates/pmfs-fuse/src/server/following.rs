@@ -1,11 +1,11 @@
-//! Handles that stand for an open file of the pool, which others have in their process:
-//! what is done through them moves that file's offset, and begins at it.
+//! Handles that stand for an open file of the pool, which other processes have: a request through
+//! such a handle begins at that file's offset, and moves it.
 //!
-//! The kernel keeps an offset of its own for each handle, sends it with each request, and tells
-//! nobody when it is moved; and it does not say whether a request is a read(2) or a pread(2). So a
-//! request where the last one ended is taken for one that goes on, and goes on where the open file
-//! is by now. Any other has its own place, and the open file goes on behind it: after an lseek(2)
-//! that is right, after a pread(2) or pwrite(2) the offset has moved when it should not have.
+//! The kernel keeps an offset of its own for each handle, sends it with each request, and does not
+//! tell when it is moved, nor whether a request is a read(2) or a pread(2). A request at the end of
+//! the last one is therefore taken for its continuation, and begins at the open file's present
+//! offset. Any other has its own place, and the open file goes on behind it: after an lseek(2) that
+//! is right, after a pread(2) or pwrite(2) the offset has moved when it should not have.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use pmfs::{Error, FileId, Fs, Result};
 
 use super::{Server, ino_of};
 
-/// One of them.
+/// A handle of this kind.
 pub(super) struct Follower {
     pub(super) file: FileId,
     /// The kernel's offset, as far as its requests tell.
@@ -101,9 +101,9 @@ impl Server {
     /// offset of it is `at`. `uid` asks for it.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for who is neither root nor this process's user;
-    /// [`Error::NotOpen`] if it is no open file, or another inode's;
-    /// [`Error::NotSupported`] where the kernel answers reads from its pages.
+    /// [`Error::NotPermitted`] for a caller that is neither root nor this process's user;
+    /// [`Error::NotOpen`] if it is no open file, or another inode's; [`Error::NotSupported`] where
+    /// the kernel answers reads from its pages.
     pub(crate) fn follow(
         &self,
         uid: u32,
@@ -150,7 +150,7 @@ mod tests {
     use crate::caller::Caller;
     use crate::server::{Access, WriteKind};
 
-    /// A file of ten digits that somebody has open at 2, and a handle that follows.
+    /// A file of ten digits that a process has open at offset 2, and a handle that follows.
     struct Case {
         server: Server,
         file: FileId,

@@ -1,10 +1,10 @@
-//! Open files, by the numbers that the kernel hands back with each request: what has to
-//! be given up with them.
+//! Open files, by the numbers that the kernel hands back with each request, and the locks to give
+//! up with them.
 //!
-//! The kernel tells when a process closes a file (FLUSH, with the owner of its POSIX
-//! locks) and when an open file is no more (RELEASE), but not when a lock of the open
-//! file itself (OFD) ends. So each handle remembers the owners that took range locks
-//! through it; those that no FLUSH has named by the time it goes go with it.
+//! The kernel tells when a process closes a file (FLUSH, with the owner of its POSIX locks) and
+//! when an open file is no more (RELEASE), but not when a lock of the open file itself (OFD) ends.
+//! Each handle therefore remembers the owners that took range locks through it; the locks of those
+//! that no FLUSH has named end with the handle.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ pub enum Access {
     Reading,
     /// Writing alone: it can't be mapped.
     Writing,
-    /// Both, and any mapping.
+    /// Reading, writing and any mapping.
     Both,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Handles {
 }
 
 impl Handles {
-    /// A number that no other open file has or had. It says how that is opened.
+    /// Returns a number that no other open file has or had, with the access in it.
     pub(super) fn number(&self, access: Access) -> u64 {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         number << 2 | access as u64

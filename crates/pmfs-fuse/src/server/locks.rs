@@ -56,8 +56,8 @@ fn flock_owner(id: u64) -> LockOwner {
 }
 
 impl Server {
-    /// OPEN and OPENDIR: the inode stays until the RELEASE, whoever unlinks it. The number to give
-    /// the kernel.
+    /// OPEN and OPENDIR: the inode stays until the RELEASE, even if it is unlinked. Returns the
+    /// number for the kernel.
     ///
     /// # Errors
     /// Those of the engine's call; [`Error::Stale`] if the number is another file's by now;
@@ -137,7 +137,7 @@ impl Server {
         self.fs.lock_conflict(ino, asked.owner(), kind, asked.range)
     }
 
-    /// SETLK, and the first try of SETLKW: [`Error::WouldBlock`] if somebody is in the way.
+    /// SETLK, and the first try of SETLKW: [`Error::WouldBlock`] if another lock conflicts.
     pub fn lock(&self, asked: &LockRequest) -> Result<()> {
         let (ino, owner) = (ino_of(asked.node), asked.owner());
         if let Some(file) = self.flock_of(asked) {
@@ -155,8 +155,8 @@ impl Server {
         self.fs.lock(ino, owner, kind, asked.range, asked.pid)
     }
 
-    /// The rest of SETLKW: waits until nobody is in the way, until `interrupted` says
-    /// so, or to the end of the mount.
+    /// The rest of SETLKW: waits until no lock conflicts, until `interrupted` says so, or to the
+    /// end of the mount.
     pub fn lock_wait(&self, asked: &LockRequest, interrupted: &dyn Fn() -> bool) -> Result<()> {
         let kind = asked.kind.ok_or(Error::Invalid(&"the kind of a lock"))?;
         let ends = || interrupted() || self.ending.load(Ordering::SeqCst);

@@ -30,7 +30,7 @@ impl Server {
     }
 
     /// WRITE of a page that a mapping has changed, which takes no set-id bits nor capabilities
-    /// away. The part past the end of the file is nobody's.
+    /// away. The part past the end of the file is dropped.
     pub fn write_back(&self, node: u64, offset: u64, data: &[u8]) -> Result<()> {
         let ino = ino_of(node);
         self.with_space(|| self.fs.write_back(ino, offset, data))
@@ -78,8 +78,8 @@ impl Server {
         self.is_cached && Handles::access(handle) == Access::Writing
     }
 
-    /// Waits until pages are back that are in the way of a request. `limit`: for whom
-    /// nobody stands in.
+    /// Waits until pages are back that are in the way of a request. `limit`: for a caller without a
+    /// stand-in.
     pub(crate) fn wait_for_pages(
         &self,
         pages: PagesInTheWay,
@@ -124,7 +124,7 @@ impl Server {
         self.pace.hold_up(ino, round);
     }
 
-    /// Files without a name that the kernel does not forget, though nobody has them open.
+    /// Files without a name that the kernel does not forget, though no program has them open.
     pub(crate) fn long_held(&self) -> Vec<Ino> {
         self.known.long_held(|ino| self.opened.is_open(ino))
     }

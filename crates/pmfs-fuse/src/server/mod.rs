@@ -1,8 +1,8 @@
-//! One method for each request of the kernel, in the engine's terms.
+//! The server: a method for each request of the kernel, in the engine's terms.
 //!
 //! The kernel and the engine share the work:
 //! - **Permissions**: the kernel (`default_permissions`), with attributes and access ACLs that it
-//!   asks for. It also checks which users may set an ACL, or an attribute of a namespace.
+//!   asks for. The kernel also checks the right to set an ACL, or an attribute of a namespace.
 //! - **umask**: the engine, because a default ACL overrides it. **set-gid
 //!   directories**: the engine.
 //! - **Set-id bits and file capabilities**: at chown, truncate, fallocate and copy the kernel drops
@@ -13,7 +13,7 @@
 //! - **O_TRUNC**: the kernel, by a SETATTR of its own after the open.
 //! - **O_APPEND**: the engine, at the true end; the kernel's idea of the size may be
 //!   old ([`placing`]).
-//! - **File locks**: the engine, because others have the pool, too ([`locks`]).
+//! - **File locks**: the engine, because other processes have the pool, too ([`locks`]).
 
 mod following;
 mod handles;
@@ -67,7 +67,7 @@ pub struct Server {
     known: LookupTable,
     /// Read-locked by each request; `true` once the pool is let go, and then nothing gets in.
     closed: RwLock<bool>,
-    /// Set before that, so that whoever waits for a lock ends.
+    /// Set before that, so that waits for a lock end.
     ending: AtomicBool,
     handles: Handles,
     following: Following,
@@ -124,7 +124,7 @@ impl Server {
         Server { is_cached, ..self }
     }
 
-    /// The kernel may remember answers while nobody else has the pool.
+    /// The kernel may remember answers while no other process has the pool.
     #[must_use]
     pub(crate) fn leasing(self, is_wished: bool) -> Server {
         let lease = Arc::new(Lease::new(Arc::clone(&self.fs), is_wished));
@@ -178,7 +178,7 @@ impl Server {
         })
     }
 
-    /// The answer to who asks which pool this is.
+    /// Returns the answer to the request for this mount's pool.
     pub(crate) fn served(&self) -> Vec<u8> {
         let file = self.fs.mapping().identity();
         Served::answer(
@@ -400,7 +400,7 @@ impl Server {
         self.fs.getxattr(ino_of(node), name)
     }
 
-    /// SETXATTR, `flags` as in `setxattr(2)`; `kill_set_gid` if who sets an access ACL
+    /// SETXATTR, `flags` as in `setxattr(2)`; `kill_set_gid` if the caller that sets an access ACL
     /// may not keep set-gid.
     pub fn setxattr(
         &self,
@@ -559,7 +559,7 @@ impl Server {
     }
 
     /// Refuses an answer about another file than the one that the kernel was told of by this
-    /// number: somebody beside this mount has removed that one, and its number was given out anew.
+    /// number: another process has removed that one, and its number was given out anew.
     fn same(&self, attr: Attr) -> Result<Attr> {
         match self.known.see(attr.ino, attr.generation, attr.size) {
             true => Ok(attr),
@@ -597,8 +597,8 @@ impl Server {
     }
 
     /// Runs `call`, and once more if there was no space while the blocks of an unlinked file were
-    /// being given up. The kernel forgets a file in a request of its own that nobody waits for, so
-    /// `rm` followed by a write could otherwise find the pool still full.
+    /// being given up. The kernel forgets a file in a request of its own that no program waits for,
+    /// so `rm` followed by a write could otherwise find the pool still full.
     fn with_space<T>(&self, call: impl Fn() -> Result<T>) -> Result<T> {
         let first = call();
         if !matches!(first, Err(Error::NoSpace | Error::NoInodes)) {
@@ -705,7 +705,8 @@ mod tests {
         assert!(server.getattr(node).is_err());
     }
 
-    /// One made without a name goes when it is forgotten, unless it got one; holds never add up.
+    /// Goal: a file made without a name goes when it is forgotten, unless it got one; holds never
+    /// add up.
     #[test]
     fn files_without_a_name() {
         let dir = crate::temporary::dir();
@@ -737,8 +738,8 @@ mod tests {
         assert_eq!(server.lookup(1, b"c").unwrap().ino, node);
     }
 
-    /// Goal: what is open here outlives its names, also when somebody beside this mount takes
-    /// them; and a number that was given out anew is not taken for the file that the kernel knows.
+    /// Goal: an open file outlives its names, also when another process takes them; and a number
+    /// that was given out anew is not taken for the file that the kernel knows.
     #[test]
     fn others_unlink_what_is_open() {
         let dir = crate::temporary::dir();
@@ -755,7 +756,7 @@ mod tests {
         assert_eq!(server.read(node, (0, true), 0, &mut content).unwrap(), 1);
         server.close_file(node, handle, None).unwrap();
         assert!(server.getattr(node).is_err());
-        // Its number comes back with another file.
+        // The number comes back with another file.
         let mut names = (0..10_000).map(|n| format!("n{n}"));
         let again = names.find_map(|name| {
             let attr = other.create(ROOT_INO, name.as_bytes(), &NEW).unwrap();

@@ -1,11 +1,11 @@
 //! A mount's state for the pages that its kernel holds ([`pmfs::KernelCopy`]): the files that are
-//! open for writing, and the times from which pages that others have just asked for may be served
-//! again.
+//! open for writing, and the times from which pages that other processes have just asked for may be
+//! served again.
 //!
 //! A program that stores to a page that was taken back faults it in again at once, and would often
-//! have it before the process that asked has begun its call anew. So READs of these pages are held
-//! up for a moment, by a sleep of bounded length: they never wait for the taking back itself, which
-//! may wait for them.
+//! have it before the process that asked has begun its call anew. READs of these pages are
+//! therefore held up for a moment, by a sleep of bounded length: a READ never waits for the taking
+//! back itself, which may wait for that READ.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,10 +1,10 @@
 //! The place of a WRITE.
 //!
 //! The kernel turns an append into an offset, by the size that it was told last, and tells only
-//! that the file was opened with O_APPEND. `pwritev2(2)` can ask for the other thing (RWF_APPEND,
-//! RWF_NOAPPEND), of which FUSE says nothing. That does no harm while only this mount's kernel has
-//! changed the file's size: its offset is the end. Otherwise the caller's system call is read while
-//! the caller waits in it ([`Caller::appends`]).
+//! that the file was opened with O_APPEND. `pwritev2(2)` can ask for the opposite (RWF_APPEND,
+//! RWF_NOAPPEND), which a FUSE request does not carry. The lack does no harm while only this
+//! mount's kernel has changed the file's size: the offset in the request is the end. Otherwise the
+//! caller's system call is read while the caller waits in it ([`Caller::appends`]).
 
 use pmfs::{Error, Ino, Result};
 
@@ -59,7 +59,7 @@ impl Server {
         loop {
             let size = self.fs.getattr(ino)?.size;
             if offset == size {
-                // Both possible meanings are the same, if the end is still there.
+                // The two possible meanings are the same, if the end is still there.
                 if let Some(written) = self.write_at_end(ino, handle, offset, data)? {
                     return Ok(written);
                 }
@@ -106,7 +106,7 @@ impl Server {
     /// Appends where the kernel does not expect it: it has dropped no pages there.
     fn write_elsewhere(&self, ino: Ino, handle: u64, data: &[u8]) -> Result<usize> {
         if self.is_cached && !self.is_past_pages(handle) {
-            // It has put the data into its pages, which are locked as long as this lasts.
+            // The kernel has put the data into its pages, which are locked until the answer.
             self.note_cached_write(ino)?;
             let (_, written) = self.fs.append(ino, data)?;
             self.fs.want_own_pages(ino)?;
@@ -158,8 +158,8 @@ mod tests {
         assert_eq!(content(&server, node), b"FIrstsecond");
     }
 
-    /// Goal: nobody's bytes are written over by an append. Method: another process
-    /// makes the file longer, and then the kernel sends the old end.
+    /// Goal: an append writes over no other process's bytes. Method: another process makes the file
+    /// longer, and then the kernel sends the old end.
     #[test]
     fn what_may_be_an_append_goes_to_the_true_end_or_nowhere() {
         let dir = crate::temporary::dir();

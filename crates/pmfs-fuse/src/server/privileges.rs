@@ -24,9 +24,9 @@ impl Server {
         Ok(attr)
     }
 
-    /// With an owner or a size the kernel sends the mode that it has seen, less some of the
-    /// set-id bits that go: no call of a program's sets a mode and one of these. It does not
-    /// know that set-gid without group execution goes, too, from who is outside the group.
+    /// With an owner or a size the kernel sends the mode that it has seen, less some of the set-id
+    /// bits that go: no call of a program's sets a mode and one of these. The kernel does not clear
+    /// set-gid without group execution, which a caller outside the group loses too.
     fn changed(&self, ino: Ino, set: &SetAttr, caller: &Caller) -> Result<Attr> {
         let changes_owner = set.uid.is_some() || set.gid.is_some();
         if !changes_owner && set.size.is_none() {
@@ -58,8 +58,9 @@ impl Server {
         self.with_space(|| self.fs.setattr_by(ino, &less))
     }
 
-    /// Before a change of the content: what it takes away. `writer`: of a write, who
-    /// may not keep set-id bits, as the kernel says; of another change, who makes it.
+    /// Takes away set-id bits and capabilities before a change of the content. `writer`: for a
+    /// write, the caller if the kernel says that it may not keep set-id bits; for another change,
+    /// its caller.
     pub(super) fn drop_privileges(&self, ino: Ino, writer: Option<Caller>) -> Result<()> {
         if !self.fs.may_have_privileges(ino) {
             return Ok(());

@@ -24,14 +24,14 @@ pub(crate) const ROOT_NODE: u64 = 1;
 /// In the number of an INTERRUPT, and of the answer to one.
 const INTERRUPT_BIT: u64 = 1;
 
-/// One descriptor of a mount's connection. A message read from it has to be answered through it.
+/// A descriptor of a mount's connection. A message read from it has to be answered through it.
 #[derive(Debug)]
 pub(crate) struct Device(File);
 
 impl Device {
-    /// Another descriptor for the connection that `of` belongs to, with a list of its own:
-    /// workers that read from different ones don't meet. Where the device can't be opened
-    /// (fusermount3 may do what this process may not), the same list by another number.
+    /// Another descriptor for the connection that `of` belongs to, with a list of its own: workers
+    /// that read from different ones don't meet. If the device can't be opened (fusermount3 may
+    /// open it where this process may not), the descriptor is a duplicate with the same list.
     pub(crate) fn of(of: BorrowedFd<'_>) -> io::Result<Device> {
         let mut options = OpenOptions::new();
         let cloned = options.read(true).write(true).open(PATH).and_then(|file| {
@@ -53,7 +53,7 @@ impl Device {
         Device(file)
     }
 
-    /// Its file.
+    /// Returns the descriptor as a file.
     pub(crate) fn into_file(self) -> File {
         self.0
     }
@@ -79,7 +79,7 @@ impl Device {
         }
     }
 
-    /// Answers a request. That nobody waits for it any more is no error.
+    /// Answers a request. An answer for which no caller waits any more is no error.
     pub(crate) fn answer(&self, unique: u64, outcome: Result<&[u8], Errno>) {
         let (payload, error) = match outcome {
             Ok(payload) => (payload, 0),
@@ -96,7 +96,7 @@ impl Device {
             Err(errno) => {
                 log::error!("answering request {unique}: {errno}");
                 if !payload.is_empty() {
-                    // The kernel took nothing of it, and somebody waits.
+                    // The kernel took nothing of the answer, and the caller waits.
                     self.answer(unique, Err(Errno::IO));
                 }
             }

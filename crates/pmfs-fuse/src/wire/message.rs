@@ -1,5 +1,5 @@
-//! One message of the kernel, read piece by piece. Nothing outside of the message is touched,
-//! whatever a length or an offset in it says; one that is too short is malformed.
+//! A message of the kernel, read piece by piece. No length or offset in a message leads outside of
+//! it; one that is too short is malformed.
 
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(split(&message(2, b"a\0")).unwrap_err(), Malformed);
     }
 
-    /// Every prefix of a body is refused, whatever it is read as.
+    /// Goal: every prefix of a body is refused, for each kind of request.
     #[test]
     fn short_bodies_are_malformed() {
         let bytes = [0x41; 39];

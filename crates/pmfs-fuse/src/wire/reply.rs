@@ -81,7 +81,7 @@ impl Reply {
         self.grant = None;
     }
 
-    /// One more structure.
+    /// Adds a structure.
     pub(crate) fn put<T: IntoBytes + Immutable>(&mut self, part: &T) {
         self.append(part.as_bytes());
     }

@@ -87,7 +87,7 @@ pub(crate) const READ_LOCKOWNER: u32 = 1 << 1;
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// `FUSE_WRITE_KILL_SUIDGID`: the writer may not keep set-id bits.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
-/// `FUSE_SETXATTR_ACL_KILL_SGID`: who sets the ACL may not keep set-gid.
+/// `FUSE_SETXATTR_ACL_KILL_SGID`: the caller that sets the ACL may not keep set-gid.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 /// `FUSE_IOCTL_UNRESTRICTED`: the argument is a pointer in the caller.
 pub(crate) const IOCTL_UNRESTRICTED: u32 = 1 << 1;

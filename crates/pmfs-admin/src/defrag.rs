@@ -32,11 +32,11 @@ use std::cell::Cell;
 /// The result of [`Admin::merge`](crate::Admin::merge) on 2 MiB of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merged {
-    /// They are one large leaf now.
+    /// The small leaves are one large leaf now.
     Merged,
-    /// There is nothing to do: a large leaf, a hole, or too little in small ones.
+    /// Nothing was to be done: a large leaf, a hole, or too little in small ones.
     Nothing,
-    /// Somebody has them mapped, or in pages of a kernel.
+    /// The blocks are mapped, or in pages of a kernel.
     Busy,
     /// No region is free as a whole.
     NoRegion,
@@ -86,7 +86,7 @@ impl Plan {
     }
 }
 
-/// One large leaf in place of 512 small ones.
+/// A large leaf in place of 512 small ones.
 struct Whole(Entry);
 
 impl Leaves for Whole {

@@ -10,8 +10,8 @@
 //! 2. The run record stops vouching for the runtime area, and the pool is no longer clean; a
 //!    barrier.
 //! 3. The new superblock is stored at the new end; a barrier. The old one, in block 0, still rules.
-//! 4. It is stored in block 0; a barrier. Torn, it fails its checksum, and the copy at the file's
-//!    end rules.
+//! 4. The new superblock is stored in block 0; a barrier. Torn, it fails its checksum, and the copy
+//!    at the file's end rules.
 
 use crate::Admin;
 use crate::info::PoolInfo;
@@ -39,8 +39,8 @@ pub struct GrowReport {
     pub info: PoolInfo,
 }
 
-/// Makes the pool, which nobody may hold, `size` bytes large. `sparse`: don't allocate the file's
-/// space now. Growing to the size that it has repairs what an interrupted growing left.
+/// Makes a pool that no process holds `size` bytes large. `sparse`: don't allocate the file's space
+/// now. Growing to the size that it has repairs what an interrupted growing left.
 ///
 /// # Errors
 /// [`Error::Held`]; [`Error::Geometry`] for a size that can't be had; [`Error::File`] without
@@ -94,7 +94,7 @@ fn switch(
     let old = Geometry::of(&raw, mem.len())?;
     let old_size = old.blocks * BLOCK_BYTES;
     if superblock::state(&mem) == State::Active {
-        // Somebody was faster, and died.
+        // Another process was faster, and died.
         return Err(Error::geometry("the pool needs recovery again; try again"));
     }
     let pm = Pm::new(mem, 0..0);
@@ -117,7 +117,7 @@ fn switch(
         )));
     }
     if !sparse && mem.medium().kind == MediumKind::Tmpfs {
-        // tmpfs zeroes a page when it is first touched: now, not under somebody's write.
+        // tmpfs zeroes a page when it is first touched: now, not in a program's write.
         mem.populate(from, progress);
     }
     let pm = Pm::new(mem, 0..0);

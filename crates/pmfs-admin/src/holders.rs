@@ -12,7 +12,7 @@ use pmshare::holder::slot_of;
 /// A process that is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its slot.
+    /// The process's slot.
     pub slot: u64,
     /// Process id, as it calls itself.
     pub pid: u64,
@@ -49,7 +49,7 @@ pub struct Holding {
 /// A file lock, held or waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Locked {
-    /// The process's slot; `None`: an open file's, of all who have that.
+    /// The process's slot; `None`: an open file's, of all processes that have it.
     pub slot: Option<u64>,
     /// The process, as it was told with the lock; 0 if it was not.
     pub pid: u32,

@@ -42,8 +42,7 @@ impl Inspector {
     /// Maps the pool and judges its superblock.
     ///
     /// # Errors
-    /// Everything that can be wrong with a pool; see [`Error`]. A pool that somebody holds is no
-    /// error.
+    /// Everything that can be wrong with a pool; see [`Error`]. A pool in use is no error.
     pub fn open(path: &Path) -> Result<Inspector> {
         let map = MapOptions {
             read_only: true,
@@ -56,7 +55,7 @@ impl Inspector {
         let geometry = Geometry::of(&raw, mem.len())?;
         let state = match superblock::state(&mem) {
             _ if held => PoolState::InUse,
-            // Somebody may have written to the file since.
+            // The file may have been written to since.
             State::Clean(crc)
                 if superblock::crc_of_range(&mem, geometry.runtime.clone())? == crc =>
             {
@@ -114,7 +113,7 @@ impl Inspector {
     }
 }
 
-/// Returns whether the file begins, or ends, as a pool does. It is read, not mapped.
+/// Returns whether the file begins, or ends, as a pool does. The file is read, not mapped.
 ///
 /// # Errors
 /// The file can't be read.
@@ -132,7 +131,7 @@ pub fn is_pool(path: &Path) -> io::Result<bool> {
     Ok(blocks >= 16 && (magic_at(0)? || magic_at((blocks - 1) * BLOCK_BYTES)?))
 }
 
-/// Deletes a pool file that nobody holds; with `force` also a file that is no pool.
+/// Deletes a pool file that no process holds; with `force` also a file that is no pool.
 ///
 /// # Errors
 /// [`Error::Held`]; [`Error::NotAPool`]; [`Error::File`] if the file can't be read or deleted.

@@ -99,8 +99,8 @@ pub trait Admin {
     fn save(&self, out: &mut dyn Write, progress: Progress<'_>) -> Result<SaveReport>;
 
     /// Makes one large leaf of the small ones that hold the 2 MiB around a byte of a file, if all
-    /// of it is there in such. It is one that the file might have grown into: in `atomic` mode an
-    /// overwrite of a part splits it again.
+    /// of it is there in such. The large leaf counts as grown: in `atomic` mode an overwrite of a
+    /// part splits it again.
     fn merge(&self, ino: Ino, offset: u64) -> Result<Merged>;
 
     /// Merges all that can be of a file. With `dry` it only counts.

@@ -76,7 +76,7 @@ pub fn mkfs_watched(
 ) -> Result<PoolInfo> {
     let existing = std::fs::metadata(path).ok();
     let is_file = existing.as_ref().is_none_or(std::fs::Metadata::is_file);
-    // A device has some whatever stat says.
+    // A device has bytes, though its stat size is 0.
     let has_bytes = existing
         .as_ref()
         .is_some_and(|meta| meta.len() > 0 || !is_file);
@@ -102,7 +102,7 @@ pub fn mkfs_watched(
     Ok(info(&pool))
 }
 
-/// Refuses to overwrite what may be somebody's.
+/// Refuses to overwrite a pool in use, or a file with content.
 ///
 /// # Errors
 /// [`Error::Held`], [`Error::NotEmptyFile`].
@@ -203,7 +203,7 @@ fn root(pool: &Pool, restore: &Restore<'_>, options: &MkfsOptions) {
     restore.words(slot + ROOT_INO * InodeRaw::SIZE, &words);
 }
 
-/// A run record of nobody: the first opener finds the pool clean.
+/// The run record of no run: the first opener finds the pool clean.
 fn first_run() -> RunRecordRaw {
     let mut raw = RunRecordRaw::read_from_bytes(&[0; 64]).expect("the size is asserted");
     raw.layout = pmfs_format::runtime::LAYOUT;

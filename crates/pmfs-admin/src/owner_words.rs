@@ -1,6 +1,6 @@
-//! The words that processes, or the dead, hold inside calls: lanes, locks and the like, counted.
-//! They serve a judge outside who asks that nothing stays held; see [`crate::holders`] for
-//! what a process has between calls. All of it may change while it is read.
+//! The words that processes, or the dead, hold inside calls: lanes, locks and the like, counted. An
+//! outside checker uses them to see that nothing stays held; [`crate::holders`] has what a process
+//! holds between calls. The words may change while they are read.
 
 use crate::inspect::Inspector;
 use pm_journal::medium::header;
@@ -21,7 +21,7 @@ pub struct OwnerWords {
     pub intents: u64,
     /// Lines of the lock table.
     pub locks: u64,
-    /// Those among them whose readers wait.
+    /// Lines among these that are changing: their readers wait.
     pub changing: u64,
     /// Groups of blocks or inodes.
     pub groups: u64,
@@ -46,7 +46,7 @@ impl OwnerWords {
 }
 
 impl Inspector {
-    /// Returns what a slot holds; `None`: what anybody holds.
+    /// Returns the words that a slot holds; `None`: that any slot holds.
     #[must_use]
     pub fn owner_words(&self, slot: Option<u64>) -> OwnerWords {
         let pool = &self.pool;

@@ -25,7 +25,7 @@ pub(crate) struct Checker<'a> {
 /// The knowledge that check has of an inode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Known {
-    /// It has links, or somebody holds it open.
+    /// The inode has links, or a process holds it open.
     pub live: bool,
     pub links: u32,
     /// Names found, and for a directory "." and its children's "..".
@@ -33,7 +33,7 @@ pub(super) struct Known {
     pub kind: u32,
     /// The kind is none: a name may tell what it was.
     pub kindless: bool,
-    /// It has blocks, which its kind can't have.
+    /// The inode has blocks, which its kind can't have.
     pub misfit: bool,
     pub parent: u64,
     /// A name leads to it.
@@ -53,7 +53,7 @@ fn is_marked(seen: &[u64], run: Run) -> bool {
 }
 
 impl Checker<'_> {
-    /// So many inodes, or names, more.
+    /// Counts inodes, or names, that have been checked.
     pub(super) fn step(&mut self, more: u64) {
         self.done += more;
         // Each inode is looked at by itself, and again under its name.

@@ -15,16 +15,16 @@ use pmfs_format::inode::{ROOT_INO, SIZE_MASK};
 use pmfs_format::{BLOCK_SHIFT, InodeRaw};
 use std::collections::{HashMap, HashSet};
 
-/// One directory being looked at.
+/// A directory being checked.
 struct Scan<'a> {
     dir: Ino,
     /// The names that stay in it.
     names: HashMap<Vec<u8>, Ino>,
     /// Directories found, to be looked at next.
     next: &'a mut Vec<Ino>,
-    /// It has to be filled anew.
+    /// The directory has to be filled anew.
     torn: bool,
-    /// The bucket being read belongs to nothing else. One that does may hold anything: it is only
+    /// The bucket being read belongs to nothing else. A shared bucket may hold anything: it is only
     /// read, names whose hash matches are taken, and nothing in it is mended.
     own: bool,
 }

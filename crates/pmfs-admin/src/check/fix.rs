@@ -2,7 +2,7 @@
 
 use pmfs::types::Ino;
 
-/// One thing to do.
+/// A change that mends a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fix {
     /// Store these words from byte `off` on.

@@ -19,8 +19,8 @@ use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, PRESENT};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 use std::collections::HashSet;
 
-/// Collects what a tree names. A node that is another's, or that it meets again, is not entered:
-/// whatever is found below it is not this tree's to mend.
+/// Collects what a tree names. A node that belongs to another tree, or that is met again, is not
+/// entered: this tree must not mend anything below it.
 pub(super) struct Pieces<'a> {
     pub all: Vec<Piece>,
     /// The pieces that something else names too, or this tree twice.
@@ -48,7 +48,7 @@ impl<'a> Pieces<'a> {
         pieces
     }
 
-    /// Returns whether each of its blocks is named once, and by nobody else, as far as is known.
+    /// Returns whether each of its blocks is named once, and by no other tree, as far as is known.
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty() && self.contested.is_empty()
     }
@@ -215,7 +215,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Claims what nobody else has of a directory that is to be filled anew.
+    /// Claims the unclaimed blocks of a directory that is to be filled anew.
     fn torn_directory(&mut self, ino: u64) {
         if !self.inodes[ino as usize].torn {
             return;
@@ -326,7 +326,7 @@ impl Checker<'_> {
             self.find_to_fix(number::BLOCKS, text, Fix::Runtime);
         }
         if inode.is_dir() {
-            // It is filled anew instead of being cut.
+            // The directory is filled anew instead of being cut.
             for error in &pieces.damage {
                 self.find(number::TREE, format!("inode {ino}: {error}"));
             }
@@ -405,8 +405,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns what would bring back an inode without links that a name of this kind leads to: it
-    /// must look like one, and what it names must be nobody else's.
+    /// Returns the fix that would bring back an inode without links that a name of this kind leads
+    /// to: the inode must look like one, and its blocks must belong to no other.
     pub(super) fn revival(&self, ino: u64, kind: u8) -> Option<Fix> {
         let inode = Inode::load(self.pool, ino).ok()?;
         let same = kind_of(inode.mode) == kind && ino >= FIRST_INO && inode.links == 0;

@@ -1,9 +1,9 @@
-//! check: what fsck finds. It reads only, and expects the pool to be at rest.
+//! The check of fsck, which reads only, and expects the pool to be at rest.
 //!
-//! Findings have permanent numbers, listed in `docs/FSCK.md`. Checked are: the superblocks, every
-//! tree (each entry inside the pool, no block named twice), every inode, every directory (records,
-//! hashes, link counts, parents, reachability), attributes, and that the bitmaps say what the trees
-//! say.
+//! Findings have permanent numbers, listed in `docs/FSCK.md`. The check covers the superblocks,
+//! every tree (each entry inside the pool, no block named twice), every inode, every directory
+//! (records, hashes, link counts, parents, reachability), attributes, and that the bitmaps say what
+//! the trees say.
 
 pub(crate) mod bad_blocks;
 mod checker;

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// One thing that is wrong.
+/// A thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Its permanent number.
+    /// The finding's permanent number.
     pub number: u32,
     /// The damage and its place.
     pub text: String,

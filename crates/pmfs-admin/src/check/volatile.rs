@@ -35,7 +35,7 @@ impl Checker<'_> {
         self.compare(inodes, self.pool.geometry.inodes, &live, "inode", numbers);
     }
 
-    /// The lanes' spare blocks are in use, though nobody names them.
+    /// Claims the lanes' spare blocks: they are in use, though no tree names them.
     fn spares(&mut self) {
         for index in 0..self.pool.geometry.lanes {
             if let Some(block) = Lane::at(self.pool, index).spare() {
@@ -181,8 +181,8 @@ impl Checker<'_> {
             && self.pool.file_at(file.index()).0 == file
     }
 
-    /// Returns what is held open or locked by nobody: its process is not attached, or it is no open
-    /// file.
+    /// Returns the opens and locks without a holder: the process is not attached, or the open file
+    /// does not exist.
     fn holders(&self) -> Vec<String> {
         let pool = self.pool;
         let mut found = Vec::new();

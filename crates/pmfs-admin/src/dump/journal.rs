@@ -50,7 +50,7 @@ fn line(pool: &Pool, index: u64) -> Dumped {
     shown
 }
 
-/// One lane: its counters, its log, its intents.
+/// A lane: its counters, its log, its intents.
 pub(super) fn lane(pool: &Pool, index: u64) -> Result<Dumped> {
     if index >= pool.geometry.lanes {
         return Err(Error::Invalid(&"the pool has fewer lanes"));

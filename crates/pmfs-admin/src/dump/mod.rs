@@ -1,6 +1,5 @@
-//! Structures of a pool as values that print: for people who look into a pool, sound or not.
-//! Nothing is changed, nothing recovered, and what can't be right is shown as it stands, with a
-//! word about it.
+//! Structures of a pool as values that print: to look into a pool, sound or not. Nothing is changed
+//! or recovered, and an invalid value is shown as it stands, with a note.
 
 mod journal;
 mod superblocks;

@@ -38,13 +38,12 @@ pub struct LoadReport {
     pub damage: u64,
 }
 
-/// Makes the pool at `path` from what `save` wrote, and recovers it, so that it is clean.
-/// `progress` is told how many of how many bytes are done.
+/// Makes the pool at `path` from a stream of `save`, and recovers it, so that it is clean.
+/// `progress` gets the bytes done and the bytes in all.
 ///
 /// # Errors
-/// [`Error::BadImage`]: whatever is wrong with the stream; [`Error::NotEmptyFile`],
-/// [`Error::Held`]; those of mkfs. Nothing is left at `path` then, or what was there (a device is
-/// left without a pool).
+/// [`Error::BadImage`]: the stream is damaged; [`Error::NotEmptyFile`], [`Error::Held`]; those of
+/// mkfs. Nothing is left at `path` then, or what was there (a device is left without a pool).
 pub fn load(
     input: &mut dyn Read,
     path: &Path,
@@ -97,7 +96,7 @@ pub fn load(
     }
 }
 
-/// Makes a pool of whatever is there, with its first block.
+/// Makes a pool on the file or device, with its first block.
 fn first_block(pm: &Pm, first: &[u8]) -> Result<()> {
     let restore = Restore::new(pm);
     restore.barrier();

@@ -1,4 +1,4 @@
-//! A pool as a stream of bytes: what `pmfs save` writes and `pmfs load` reads.
+//! A pool as a stream of bytes, which `pmfs save` writes and `pmfs load` reads.
 //!
 //! All numbers are little-endian. A [`Header`], then runs, then a trailer:
 //!
@@ -8,9 +8,9 @@
 //! | run | 32: first block, number of blocks, CRC-32C of their content, place in the stream; CRC-32C of these. Then the content |
 //! | trailer | 32: as a run of 0 blocks, whose "first block" is the number of blocks of all runs and whose CRC of content is that of all run headers |
 //!
-//! Nothing comes after it. So a flipped bit, a missing, doubled or moved run and a missing end are
-//! all found. The runtime area is left out: whoever opens the loaded pool rebuilds it. Blocks of
-//! zeros are left out too.
+//! Nothing comes after the trailer. A flipped bit, a missing, doubled or moved run and a missing
+//! end are all found. The runtime area is left out: the next opener of the loaded pool rebuilds it.
+//! Blocks of zeros are left out too.
 
 mod load;
 pub(crate) mod new_file;

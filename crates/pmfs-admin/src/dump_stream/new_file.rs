@@ -1,5 +1,5 @@
 //! A file that gets its name when it is whole: until then it has none, and goes with the process
-//! that makes it. It has a name that nobody looks for where nameless files can't be had.
+//! that makes it. Where nameless files can't be had, the file has a hidden name meanwhile.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
-    /// Its name until it is whole, where it has to have one.
+    /// The file's name until it is whole, where it has to have one.
     aside: Option<PathBuf>,
     dest: PathBuf,
 }

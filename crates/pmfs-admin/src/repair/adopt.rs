@@ -21,7 +21,7 @@ use pmfs_format::inode::{ROOT_INO, SIZE_MASK};
 /// The directory for inodes that no name reaches.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
 
-/// Empties a directory, whose old tree is nobody's then, and gives it these names.
+/// Empties a directory, whose old tree is free then, and gives it these names.
 ///
 /// # Errors
 /// No space; damage elsewhere.

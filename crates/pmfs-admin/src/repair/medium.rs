@@ -1,13 +1,14 @@
-//! Blocks that the medium can't give: what stood in them is lost, the rest of the pool is not.
+//! Blocks that the medium can't read: their bytes are lost, the rest of the pool is not.
 //!
-//! Those with metadata, or with nothing, are given anew as zeros, and repair makes of that what it
-//! can. Bytes of files are left as they are: to read them is an error, which is better than zeros,
-//! until somebody removes the file or writes over them.
+//! Bad blocks with metadata, or with nothing, are renewed as zeros, and then the pool is repaired.
+//! Bytes of files are left as they are: a read of them is an error, which is better than zeros,
+//! until the file is removed or written over.
 //!
-//! A block of metadata may hide what others are there for, and may be in the way of attaching: what
-//! attaching, naming or checking meets is metadata, as none of them reads a file's bytes. So this
-//! goes round by round, until no block is left that can be told to be anything but data. An end in
-//! the middle leaves a pool that lacks what was lost already, and can be repaired.
+//! A bad block of metadata may hide the purpose of others, and may be in the way of attaching. A
+//! block that attaching, naming or checking meets is metadata, as none of them reads a file's
+//! bytes. The repair therefore goes round by round, until no block is left that is known to be
+//! anything but data. An end in the middle leaves a pool that lacks what was lost already, and can
+//! be repaired.
 
 use super::RepairReport;
 use crate::Admin;
@@ -42,7 +43,7 @@ pub struct Mended {
     pub recovery: RecoveryReport,
 }
 
-/// One round's end.
+/// The end of a round.
 enum Round {
     /// Blocks to be given anew before anything else can be said.
     Lost(Vec<BadBlock>),
@@ -50,9 +51,9 @@ enum Round {
     Over(Vec<BadBlock>),
 }
 
-/// Gives the pool's bad blocks anew, but for those with bytes of files, and repairs it. Nobody else
-/// has the pool; `options` as for a repair. `watch` is told how much of the pool each round has
-/// read or checked.
+/// Gives the pool's bad blocks anew, but for those with bytes of files, and repairs it. No other
+/// process has the pool; `options` as for a repair. `watch` is told how much of the pool each round
+/// has read or checked.
 ///
 /// # Errors
 /// Those of [`Fs::open`] and [`Admin::repair`](crate::Admin::repair); [`Error::Medium`]: a block
@@ -107,13 +108,13 @@ fn round(
     })
 }
 
-/// Those to be given anew, and the others.
+/// Returns the blocks to renew, and the others.
 fn sorted(bad: Vec<BadBlock>) -> (Vec<BadBlock>, Vec<BadBlock>) {
     let is_lost = |bad: &BadBlock| matches!(bad.holds, Holds::Metadata | Holds::Nothing);
     bad.into_iter().partition(is_lost)
 }
 
-/// Gives blocks of a pool anew, as zeros, that nobody has. The next process that attaches believes
+/// Renews blocks, as zeros, of a pool that no process has. The next process that attaches believes
 /// nothing of the runtime area.
 ///
 /// # Errors

@@ -30,7 +30,7 @@ pub struct RepairReport {
     pub left: CheckReport,
 }
 
-/// Repairs the pool, which nobody else holds.
+/// Repairs the pool, which no other process holds.
 ///
 /// # Errors
 /// The pool can't be read or written at all; no space for what has to be made.

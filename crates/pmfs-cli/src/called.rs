@@ -172,7 +172,7 @@ fn quiet(parts: &[Part]) -> Option<OsString> {
     (!parts.contains(&Part::Flag('v'))).then(|| "--quiet".into())
 }
 
-/// `-s`, sloppy: options that nobody knows are left out.
+/// `-s`, sloppy: unknown options are left out.
 fn known_only(list: &OsStr) -> OsString {
     let known = |item: &&[u8]| {
         str::from_utf8(item).is_ok_and(|item| MountOptions::new(true).parse(item).is_ok())
@@ -185,7 +185,7 @@ fn known_only(list: &OsStr) -> OsString {
     OsString::from_vec(items.join(&b','))
 }
 
-/// One word of a command line, or one letter of a bundle.
+/// A word of a command line, or a letter of a bundle.
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
     Flag(char),

@@ -48,7 +48,7 @@ impl Copied {
         self.skipped.push(path.display().to_string());
     }
 
-    /// One line.
+    /// Returns the totals in a line.
     pub fn text(&self, did: &str) -> String {
         let mut parts = vec![format!("{} files ({})", self.files, Size(self.bytes))];
         for (count, what) in [

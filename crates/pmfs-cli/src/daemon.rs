@@ -1,8 +1,8 @@
 //! The background process of a mount.
 //!
-//! `pmfs mount` runs itself once more with a hidden flag and a pipe as its stdout. That process
-//! makes a session of its own, attaches the pool, mounts it, writes one line into the pipe (what it
-//! did, or why not), and serves. The first process ends when it has read the line and seen the
+//! `pmfs mount` runs itself once more with a hidden flag and a pipe as its stdout. The new process
+//! makes a session of its own, attaches the pool, mounts it, writes one line into the pipe (its
+//! mount, or the error), and serves. The first process ends when it has read the line and seen the
 //! mount answer; so its exit code can be trusted. (A plain fork would need unsafe code.)
 
 use std::env;
@@ -76,7 +76,7 @@ pub fn start(arguments: &Mount, request: &Request) -> Result<MountReport, Failur
             message,
             lacks_fuse,
         } => {
-            // It ends at once: leave no zombie to whoever started us.
+            // The child ends at once: leave no zombie to the parent of this process.
             let _ = child.wait();
             return Err(Failure::whole(message).with_lack_of_fuse(lacks_fuse));
         }
@@ -126,7 +126,7 @@ pub fn run(arguments: &Mount) -> Outcome {
         return Ok(ExitCode::FAILURE);
     };
     if told.is_err() {
-        // Interrupted while it waited: then nobody wants the mount.
+        // Interrupted while the parent waited: no process wants the mount then.
         let (sender, at_once) = channel();
         let _ = sender.send(Stop::soon("whoever asked for the mount has gone"));
         stop = at_once;

@@ -1,5 +1,6 @@
 //! The processes that have a pool, what they have open and what is locked, for `pmfs info --open
-//! --locks`. It is a picture of things that move, taken without asking anybody.
+//! --locks`. The picture is read from the pool's tables, which go on changing, without asking the
+//! processes.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -29,7 +30,7 @@ pub struct ProcessReport {
     pub command: String,
     pub slot: u64,
     pub since_ns: i64,
-    /// false: it died, and the next one who meets what it held cleans up.
+    /// false: the process died, and the next one that meets its locks cleans up.
     pub alive: bool,
     /// Calls that it is in the middle of.
     pub calls: u64,
@@ -40,7 +41,7 @@ struct OpenReport {
     pid: u64,
     command: String,
     inode: Ino,
-    /// Its path in the pool; none if it has no name, or could not be searched for.
+    /// The file's path in the pool; none if it has no name, or could not be searched for.
     path: Option<String>,
     /// The number of times that it is open.
     count: u64,
@@ -80,7 +81,7 @@ impl From<&Process> for ProcessReport {
 }
 
 impl Holders {
-    /// Looks at a pool that somebody may have.
+    /// Looks at a pool that may be in use.
     pub fn of(look: &Inspector, path: &Path, open: bool, locks: bool) -> Holders {
         let processes: Vec<ProcessReport> = look.processes().iter().map(Into::into).collect();
         let (holdings, locked) = (look.holdings(), look.locked());
@@ -214,7 +215,7 @@ fn walk(fs: &Fs, mut wanted: HashSet<Ino>) -> HashMap<Ino, String> {
     while let Some((dir, above)) = dirs.pop()
         && !wanted.is_empty()
     {
-        // One that goes away meanwhile has nothing to show.
+        // A directory that goes away meanwhile has nothing to show.
         let _ = fs.readdir(dir, 0, &mut |entry| {
             if entry.name != b"." && entry.name != b".." {
                 let name = format!("{above}/{}", String::from_utf8_lossy(entry.name));

@@ -70,7 +70,7 @@ impl Patched {
             .collect();
         let mut all: Vec<(&OsStr, Option<PathBuf>)> = Vec::new();
         if mountless || !named.is_empty() {
-            // It also tells of what is loaded later.
+            // A patched loader also reports libraries that are loaded later.
             all.push((OsStr::new(LOADER), loaded(LOADER)));
         }
         all.extend(installed(LIBURING).map(|path| (OsStr::new(LIBURING), Some(path))));

@@ -1,5 +1,5 @@
-//! `pmfs info`: what a pool is. A clean pool, and one that somebody holds, are only looked at; one
-//! that was left by a crash is recovered first, for before that nobody knows what is free in it.
+//! `pmfs info`: the facts of a pool. A clean pool, and one in use, are only read; one that was left
+//! by a crash is recovered first, as its free space is unknown before that.
 
 use std::path::Path;
 use std::process::ExitCode;

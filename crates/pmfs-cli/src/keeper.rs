@@ -33,9 +33,9 @@ const FROM_TOP: u64 = 2;
 /// `crates/pmfs-shim/src/descriptors/mod.rs`): others a program may close.
 pub const OWN_END: u64 = 1024;
 
-/// Others of the run who have not ended after so long go on. Nobody waits for a
-/// program's grandchildren, and one that is on its way out when the program is has its
-/// descriptors until it is gone.
+/// Other processes of the run that have not ended after this time go on. A program's grandchildren
+/// are not waited for, and one that is about to end with the program has its descriptors until it
+/// is gone.
 const ENDING: Duration = Duration::from_millis(200);
 
 /// The process that had the mount made may end before it uses it.
@@ -66,11 +66,11 @@ pub struct Keeper {
 /// The state in which a mount is found.
 #[derive(Debug)]
 pub enum Found {
-    /// It stays for this run.
+    /// The mount stays for this run.
     Kept(Box<Keeper>),
-    /// It stays anyway.
+    /// The mount stays anyway.
     Stays,
-    /// It is gone.
+    /// The mount is gone.
     Gone,
 }
 
@@ -106,8 +106,8 @@ impl Keeper {
         Ok(self.using.as_raw_fd())
     }
 
-    /// The program has ended: waits for the end of the mount, unless others use it. One
-    /// whose daemon was killed is taken away.
+    /// The program has ended: waits for the end of the mount, unless others use it. A mount whose
+    /// daemon was killed is taken away.
     pub fn end(self) {
         let Keeper {
             mount,
@@ -156,7 +156,7 @@ fn is_readable(stream: &UnixStream, patience: Option<Duration>) -> bool {
     poll(&mut waiting, patience.as_ref()).is_ok_and(|ready| ready > 0)
 }
 
-/// The daemon's side: who uses its mount.
+/// The daemon's side: the users of its mount.
 struct Users {
     listener: UnixListener,
     /// Have not said what they are for.
@@ -232,7 +232,7 @@ impl Users {
         }
     }
 
-    /// Takes in what was said, and who has gone.
+    /// Takes in messages, and the end of users.
     fn hear(&mut self) {
         let answer = [if self.is_going { GOES } else { STAYS }];
         for mut stream in std::mem::take(&mut self.new) {

@@ -131,7 +131,7 @@ impl Mounted {
     }
 }
 
-/// Pool files, each once whatever its names.
+/// Pool files, each once under any number of names.
 #[derive(Default)]
 struct Found {
     paths: Vec<PathBuf>,

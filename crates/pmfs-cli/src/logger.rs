@@ -12,7 +12,7 @@ use crate::failure::Failure;
 
 /// The target of lines.
 pub enum Target<'a> {
-    /// Without time: whoever reads it sees it happen.
+    /// Without time: the reader is present.
     Stderr,
     /// Each line with seconds since the epoch.
     File(&'a Path),

@@ -124,7 +124,7 @@ impl Request {
             if !arguments.by_mount8 {
                 return Err(refused.into());
             }
-            // They were not asked for by name.
+            // The two were not asked for by name.
             (options.suid, options.dev) = (false, false);
         }
         Ok(Request { pool, dir, options })
@@ -165,7 +165,7 @@ fn mount_point(dir: &Path) -> Result<PathBuf, MountError> {
 /// A pool that this process has attached and mounted.
 pub struct Attached {
     mounted: Mounted,
-    /// Held until the pool is closed: who unmounts waits for it.
+    /// Held until the pool is closed: an unmount waits for it.
     presence: Presence,
 }
 

@@ -16,7 +16,7 @@ pub struct Names<'a> {
     pub pool: &'a Path,
 }
 
-/// One entry of a directory.
+/// An entry of a directory.
 pub struct Child {
     pub name: Vec<u8>,
     pub attr: Attr,

@@ -29,11 +29,11 @@ pub struct Place {
 /// The relation of the place to a mount.
 #[derive(Debug)]
 pub enum Kind {
-    /// It was mounted before.
+    /// The pool was mounted before.
     Mounted,
-    /// It is mounted for as long as a run uses it.
+    /// The pool is mounted for as long as a run uses it.
     Private(Box<Keeper>),
-    /// It is not mounted; why.
+    /// The pool is not mounted, for this reason.
     Mountless(String),
 }
 
@@ -144,7 +144,7 @@ impl Place {
         if !matches!(self.kind, Kind::Mountless(_)) {
             return Ok(fs::metadata(&self.dir)?.dev());
         }
-        // One that no file system has, for the kernel counts from 0, and the same for a
+        // A device number that no file system has, for the kernel counts from 0, and the same for a
         // pool as long as its file lives.
         const FIRST: u32 = 0x8_0000;
         let file = fs::metadata(&self.pool)?;
@@ -163,7 +163,7 @@ fn kind_of(mount: &PoolMount) -> Result<Option<Kind>, Failure> {
     })
 }
 
-/// A mount whose daemon was killed is nobody's any more.
+/// A mount whose daemon was killed is not served any more.
 fn resolve_mount_point(dir: &Path) -> Result<PathBuf, Failure> {
     if umount::is_gone(dir) {
         let dead = umount::mount_point(dir);

@@ -1,4 +1,4 @@
-//! Opening an unmounted pool for one command, and closing it whatever comes of it.
+//! Opening an unmounted pool for one command, and closing it with any outcome.
 
 use std::path::{Path, PathBuf};
 

@@ -29,8 +29,8 @@ use crate::preload;
 
 pub const SHELL: &str = "/bin/sh";
 
-/// Signals to this process that are meant for the program. Not those that stop it: a
-/// terminal sends them to both, and whoever waits for this process has to see it stop.
+/// Signals to this process that are meant for the program. Not those that stop it: a terminal sends
+/// them to both, and the parent of this process has to see it stop.
 const PASSED: [Signal; 12] = [
     Signal::SIGHUP,
     Signal::SIGINT,

@@ -91,7 +91,7 @@ impl Drop for Progress {
     }
 }
 
-/// A bar of its own for work that does not tell how far it is. It goes when this does.
+/// A bar of its own for work that does not tell how far it is; the drop removes it.
 pub struct Watch {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -197,8 +197,8 @@ fn bar(what: &'static str, total_bytes: u64, counts: bool) -> ProgressBar {
 mod tests {
     use super::*;
 
-    /// Goal: who looks at a pipe or a log learns within seconds that it goes on, and is
-    /// not flooded. Method: the lines at some times.
+    /// Goal: the reader of a pipe or a log learns within seconds that the work goes on, and is not
+    /// flooded. Method: the lines at some times.
     #[test]
     fn a_line_now_and_then() {
         let mut lines = 0;

@@ -227,7 +227,7 @@ impl Putter<'_> {
         let mut buffer = vec![0; CHUNK];
         let mut offset = 0;
         let mut hole = 0;
-        // A file of /proc says 0 and has content: read to the end, whatever it says.
+        // A file of /proc has size 0 and content: read to the end at any size.
         loop {
             // SEEK_DATA is called once for each run of data: tmpfs examines each page up to the
             // hole.

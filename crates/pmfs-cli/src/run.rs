@@ -81,7 +81,7 @@ fn start(
             "pmfs run -- PROGRAM ARGUMENTS",
         ));
     };
-    // The kernel does not see it, if it is in the pool: who has the library does.
+    // The kernel does not see a program in the pool; the preloaded library does.
     let is_hidden = matches!(place.kind, Kind::Mountless(_))
         && !preload::is_found(name)
         && preload::may_be_below(&place.dir, name);

@@ -86,7 +86,7 @@ pub fn run(arguments: &Save) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// One for each daemon: a mount that is bound elsewhere is there more than once.
+/// Returns a mount for each daemon: one that is bound elsewhere is in the table more than once.
 fn mounts_of(path: &Path) -> Result<Vec<PoolMount>, Failure> {
     let mut all = served::mounts_of(path)?;
     let mut seen = HashSet::new();
@@ -174,7 +174,7 @@ impl Saver<'_> {
         let lock = Freeze::take(self.path).map_err(|error| failed(self.path, &error))?;
         let since = Instant::now();
         let mut everything = false;
-        // Open until the end, so that nobody could unmount them.
+        // Open until the end, so that they can't be unmounted.
         let mut roots = Vec::new();
         for mount in mounts {
             let wrong = |what: &str, error: &io::Error| {

@@ -1,8 +1,8 @@
 //! `pmfs run --temp`: a pool that is made for a run, and goes with its last program.
 //!
-//! The daemon of the run's mount, which outlives every program of it, deletes the pool. Where there
-//! is no daemon, this process does. If it was killed, the next such run deletes the pool: its name
-//! tells the process that made it.
+//! The daemon of the run's mount, which outlives every program of it, deletes the pool; without a
+//! daemon this process does. If that was killed, the next such run deletes the pool, whose name has
+//! the process that made it.
 
 use std::env;
 use std::fs::{self, DirBuilder};

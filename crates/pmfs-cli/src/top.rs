@@ -1,5 +1,5 @@
-//! `pmfs top`: what each process does to a pool, from the counters in its slot. Nobody
-//! is asked, and nobody is slowed down.
+//! `pmfs top`: the work of each process on a pool, from the counters in its slot. No process is
+//! asked or slowed down.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal};
@@ -19,8 +19,8 @@ use crate::holders::ProcessReport;
 use crate::{pool, report};
 use pm_cli::Size;
 
-/// One round. Rates are per second, over the time since the round before; in the first
-/// one since the process attached.
+/// A round. Rates are per second, over the time since the round before; in the first one since the
+/// process attached.
 #[derive(Serialize)]
 struct Round {
     pool: String,

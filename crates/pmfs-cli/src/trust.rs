@@ -41,7 +41,7 @@ pub fn is_roots(pool: &Path) -> Result<(), MountError> {
         if dir.uid() != 0 {
             return refused(above, "its owner");
         }
-        // In a sticky one nobody moves what is root's.
+        // In a sticky directory only root can move root's files.
         if dir.mode() & STICKY == 0
             && let Some(who) = writer(above, &dir)
         {
@@ -58,7 +58,7 @@ fn writer(path: &Path, file: &Metadata) -> Option<&'static str> {
     match file.mode() {
         mode if mode & OTHERS_WRITE != 0 => Some("everybody"),
         mode if mode & GROUP_WRITE == 0 => None,
-        // With an ACL these bits are the most that anybody named in it may.
+        // With an ACL these bits are the upper limit for each user or group that it names.
         _ if has_acl(path) => Some("whom its ACL names"),
         _ if is_device || file.gid() == 0 => None,
         _ => Some("its group"),

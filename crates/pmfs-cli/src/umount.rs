@@ -46,7 +46,7 @@ pub fn run(arguments: &Umount) -> Outcome {
     let gone = gone || daemon.wait(Duration::ZERO).is_ok();
     unmount::unmount(&dir, arguments.lazy)?;
     let released = if arguments.lazy && !gone {
-        // It may be in use for as long as it likes.
+        // The mount may be in use for any time.
         daemon.wait(GLANCE).is_ok()
     } else {
         match daemon.wait(Duration::from_secs(arguments.wait.into())) {
@@ -111,7 +111,7 @@ struct Daemon {
     pool: PathBuf,
     /// The process, if the pool has no name any more by which it could be looked at.
     process: Option<OwnedFd>,
-    /// Its name of the mount. `None`: it did not say.
+    /// The daemon's name of the mount. `None`: it did not tell.
     name: Option<u32>,
     /// The pool is mounted elsewhere, too, so "no mount at all" will not come.
     others: bool,
@@ -167,9 +167,9 @@ impl Daemon {
     }
 }
 
-/// Returns whether nobody serves the mount. The kernel asks the daemon each time for what statfs
-/// tells; of a killed one that it is still taking leave of, it answers when that is done. A daemon
-/// that does not answer is there.
+/// Returns whether no daemon serves the mount. The kernel asks the daemon for each statfs; while a
+/// killed daemon is still ending, statfs returns when it is gone. A daemon that does not answer is
+/// there.
 pub fn is_gone(dir: &Path) -> bool {
     let dir = dir.to_owned();
     let errno = answer(move || rustix::fs::statfs(&dir).err()).flatten();

@@ -1,5 +1,5 @@
-//! Extended attributes, ACLs among them, on their way between a pool and another file
-//! system: as many as the one who copies may read, and the destination takes.
+//! Extended attributes, ACLs among them, on their way between a pool and another file system: as
+//! many as the caller may read, and the destination takes.
 
 use std::ffi::{CStr, CString};
 use std::path::Path;

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The usual places of programs, whatever PATH says: users seldom have all of them in it.
+/// The usual places of programs, searched beside PATH, as a user's PATH seldom has them all.
 const USUAL_PLACES: [&str; 4] = ["/usr/bin", "/bin", "/usr/sbin", "/sbin"];
 
 pub struct Machine {
@@ -70,7 +70,7 @@ impl Machine {
 
     /// The path of a program, and whether it is root's and set-user-id.
     pub fn program(&self, name: &str) -> Option<(PathBuf, bool)> {
-        // Root is who has the root directory.
+        // The owner of the root directory is root.
         let root = fs::metadata(&self.base).ok()?.uid();
         let executable = |path: &Path| {
             let file = fs::metadata(path).ok()?;

@@ -17,15 +17,15 @@ use machine::Machine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
-    /// It is there.
+    /// The need is met.
     Ok,
-    /// It is missing, and without it this user can't mount pools.
+    /// The need is not met, and without it this user can't mount pools.
     Missing,
-    /// It is missing, and would be of use.
+    /// The need is not met, and would be of use.
     Optional,
 }
 
-/// One thing that PMFS needs or can use.
+/// A thing that PMFS needs or can use.
 #[derive(Debug, Serialize)]
 struct Need {
     name: &'static str,

@@ -1,13 +1,13 @@
-//! A command that has so much memory, page cache included, as on a machine with no more: what a
-//! page cache that does not hold all data costs is part of what the sources measured (PMFS, section
-//! 4.2.4: data of 32 GB beside 16 GB of DRAM).
+//! A command with limited memory, page cache included, as on a machine of that size: the sources
+//! measured with a page cache smaller than the data (PMFS, section 4.2.4: data of 32 GB beside 16
+//! GB of DRAM).
 //!
-//! By a memory cgroup, version 1 or 2. Version 1 does not know of dirty pages, so that whoever
-//! reclaims them waits for the device, where a small machine would have begun to write them back
-//! long before; the block device below the directory gets the kernel's default there, a fifth,
-//! until the command has ended. At its start the page cache has nothing of the directory, as what
-//! others brought there would not count. Nor does the memory in which a pool or a device stands: it
-//! was made before.
+//! By a memory cgroup, version 1 or 2. Version 1 does not count dirty pages, so that reclaim waits
+//! for the device, where a small machine would have begun to write them back long before; the block
+//! device below the directory gets the kernel's default limit, a fifth, until the command has
+//! ended. At the start the page cache is emptied of the directory, as pages that other processes
+//! brought in would not count. The memory of a pool or a device does not count either: it was made
+//! before.
 
 use crate::experiments::shell::Cannot;
 use anyhow::{Context, bail, ensure};

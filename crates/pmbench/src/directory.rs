@@ -1,4 +1,4 @@
-//! One directory of 10 k entries and one of a million: what create, lookup and unlink cost in each.
+//! The cost of create, lookup and unlink in a directory of 10 k entries, and in one of a million.
 //!
 //! Two comparisons. *As it is*: the small directory alone is small enough for the caches, so the
 //! difference holds cache misses that any structure has. *Same memory*: as many small directories

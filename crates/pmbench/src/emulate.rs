@@ -21,7 +21,7 @@ use crate::pool::unprotected;
 use crate::processor::keep_to;
 use crate::random::Random;
 
-/// The medium that is asked for by nobody: PMEP's.
+/// The default medium: PMEP's.
 pub const DEFAULT: &str = "read=300ns,write-bandwidth=9.5G,barrier=100ns";
 
 const LEN: u64 = 64 << 20;
@@ -99,7 +99,7 @@ pub fn run(report: &Report, asked: Emulation) -> anyhow::Result<()> {
 struct Strayed(usize);
 
 impl Strayed {
-    /// The median of pieces of work that nobody disturbed; a piece answers its figure and its time.
+    /// Returns the median over undisturbed pieces of work; a piece returns its figure and its time.
     fn steady(&mut self, mut work: impl FnMut() -> anyhow::Result<f64>) -> anyhow::Result<f64> {
         let mut good = Figures::default();
         let most = self.0 + AGAIN_MAX;
@@ -132,7 +132,7 @@ fn watched<T>(work: &mut impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<(T
     Ok((figure, processor() - had >= took * STEADY_MIN))
 }
 
-/// One figure a probe: ns more, or bytes a second.
+/// Returns a figure for each probe: ns more, or bytes a second.
 fn round(
     plain: &Pmem,
     slow: &Pmem,

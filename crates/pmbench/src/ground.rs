@@ -27,7 +27,7 @@ impl Ground {
         Ground::with_pages("never", gib)
     }
 
-    /// One that is soon full.
+    /// A small file system that is soon full.
     #[cfg(test)]
     pub fn small(mib: u64) -> anyhow::Result<Ground> {
         Ground::of("tmpfs", format!("huge=never,size={mib}m,mode=0700"))
@@ -38,7 +38,7 @@ impl Ground {
         Ground::of("hugetlbfs", format!("pagesize=1G,size={gib}g,mode=0700"))
     }
 
-    /// A directory of its own on whatever there is, for those who are not root.
+    /// Makes a directory on the file system that is there, for users other than root.
     pub fn unmounted() -> anyhow::Result<Ground> {
         Ok(Ground {
             dir: Some(temporary()?),

@@ -268,8 +268,8 @@ fn starts(report: &Report, place: &Place<'_>, tmpfs: &Path) -> anyhow::Result<()
     weight(report, place)
 }
 
-/// Measures what a program's start costs: page faults of `true`, and memory that nobody shares with
-/// a program that reads its own account.
+/// Measures what a program's start costs: page faults of `true`, and the private memory of a
+/// program that reads its own account.
 fn weight(report: &Report, place: &Place<'_>) -> anyhow::Result<()> {
     let (sh, python) = (Path::new("/bin/sh"), Path::new("python3"));
     let (mut faults, mut private) = (Figures(Vec::new()), Figures(Vec::new()));

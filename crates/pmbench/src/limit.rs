@@ -91,9 +91,8 @@ impl Candidate for Limit {
     }
 }
 
-/// One load at random after the other of a file that is mapped, each place known only when the load
-/// before it is done: what a small read waits for, whoever serves it, unless it was asked for
-/// sooner.
+/// Loads at random places of a mapped file, one after the other, each place known only when the
+/// load before it is done: any small read without a prefetch waits for such a load.
 pub struct Wait {
     mem: Pmem,
     random: Random,

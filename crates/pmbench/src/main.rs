@@ -45,7 +45,7 @@ struct Arguments {
     /// Rounds; each figure is the median over them [default: 9; of experiments, their own].
     #[arg(long, global = true)]
     rounds: Option<usize>,
-    /// One JSON object a row instead of a table.
+    /// Print a JSON object for each row instead of a table.
     #[arg(long, global = true)]
     json: bool,
 }

@@ -287,7 +287,7 @@ impl Work {
                     let mut last = 0;
                     for at in at {
                         mapped.read((at ^ last << 6) % bytes, &mut buffer)?;
-                        // Zero or one, which nobody knows before it is there.
+                        // Zero or one, unknown to the processor before the load is done.
                         last = u64::from(buffer[7]);
                     }
                 }
@@ -313,7 +313,7 @@ pub fn run(report: &Report, options: &Options) -> anyhow::Result<()> {
     }
 }
 
-/// One operation on pages of one size.
+/// Measures an operation on pages of one size.
 fn one(report: &Report, options: &Options, pages: Pages, operation: &str) -> anyhow::Result<()> {
     let work = OF_PAGES.into_iter().find(|work| work.name() == operation);
     let names = OF_PAGES.map(Work::name).join("; ");

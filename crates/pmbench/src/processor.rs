@@ -2,7 +2,7 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Those that this process may have.
+/// Returns the processors that this process may run on.
 pub fn all() -> anyhow::Result<Vec<usize>> {
     let may = sched_getaffinity(None)?;
     let all = (0..CpuSet::MAX_CPU).filter(|at| may.is_set(*at));

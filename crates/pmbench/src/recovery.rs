@@ -25,8 +25,8 @@ pub struct Load {
     pub files: u64,
     /// MiB in all files together.
     pub mib: u64,
-    /// So many GiB of pool, in which the files' bytes are allocated and not written, so that it may
-    /// be larger than the memory.
+    /// Size of the pool, GiB, in which the files' bytes are allocated and not written, so that it
+    /// may be larger than the memory.
     pub sparse: Option<u64>,
 }
 
@@ -150,7 +150,7 @@ pub fn run(report: &Report, load: &Load) -> anyhow::Result<()> {
     check(&path)
 }
 
-/// This process's private memory; the pool's own pages are not in it.
+/// Returns this process's private memory, KiB; the pool's own pages are not in it.
 fn private_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("RssAnon:"));

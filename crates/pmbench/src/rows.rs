@@ -7,7 +7,7 @@ use crate::pool::Pool;
 use crate::tmpfs::Tmpfs;
 use serde_json::json;
 
-/// One operation to measure.
+/// An operation to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Row {
     Read4kRandom,

@@ -40,10 +40,10 @@ const MORE: usize = 16 * KIB;
 /// The operations to measure.
 #[derive(Args)]
 pub struct Options {
-    /// This operation alone, by the name that the table has [default: all of them].
+    /// Measure only this operation, by its name in the table [default: all of them].
     #[arg(long)]
     operation: Option<String>,
-    /// This protection alone [default: none, keys and pages in turns].
+    /// Measure only this protection [default: none, keys and pages in turns].
     #[arg(long)]
     protection: Option<ProtectMode>,
 }
@@ -90,7 +90,7 @@ fn name_of_mix(threads: usize) -> String {
     format!("fileserver mix, {threads} thread{}", &"s"[..threads - 1])
 }
 
-/// One attachment.
+/// A pool that is attached, with its windows closed.
 struct Closed {
     fs: Fs,
     protection: Protection,
@@ -101,8 +101,8 @@ struct Closed {
 }
 
 impl Closed {
-    /// `seed` is another one each time: who follows another to the same places finds them in a
-    /// cache.
+    /// `seed` is another one each time: a run over the same places as the last one would find them
+    /// in a cache.
     fn open(path: &Path, protect: ProtectMode, file: Ino, seed: u64) -> anyhow::Result<Closed> {
         let options = OpenOptions {
             map: MapOptions {

@@ -68,7 +68,7 @@ impl Options {
 
 /// Names, by number.
 struct Names {
-    /// The files that are there and that nobody uses.
+    /// The files that exist and are not in use.
     idle: Vec<u64>,
     /// The files that are not there.
     absent: Vec<u64>,
@@ -225,7 +225,7 @@ impl Fileset {
         Ok(file.write_all(bytes)?)
     }
 
-    /// One thread, until its time is over; operations done.
+    /// Does the work of a thread until the time is over; returns the operations done.
     fn work(&self, steps: &[Step], thread: usize, until: Instant) -> anyhow::Result<u64> {
         let mut worker = Worker {
             fileset: self,

@@ -1,5 +1,5 @@
-//! The time of writes where a file system is so full. It is filled by files of 64 KiB, of which
-//! some are deleted at random again, so that the free space is in many places.
+//! The time of writes on a file system that is nearly full. The file system is filled with files of
+//! 64 KiB, some of which are deleted again at random, so that the free space is in many places.
 
 use crate::random::Random;
 use anyhow::{Context, ensure};
@@ -15,9 +15,9 @@ const BLOCK: usize = 4096;
 const PIECE: u64 = 64 << 10;
 /// Files in a directory.
 const WIDTH: u64 = 1000;
-/// It is filled so far before files are deleted, in hundredths.
+/// The share filled before files are deleted, in hundredths.
 const MOST: u64 = 97;
-/// The largest file system that is filled: a larger one is nobody's to play with.
+/// The largest file system that is filled: a larger one is unlikely to be a test's.
 const LARGEST_BYTES: u64 = 16 << 30;
 /// The size of a file that is made, blocks.
 const WHOLE: usize = 4;
@@ -25,7 +25,7 @@ const WHOLE: usize = 4;
 /// The calls to make, and the fill.
 #[derive(Args)]
 pub struct Options {
-    /// A file system that nobody else works in.
+    /// A file system that no other program uses.
     #[arg(long)]
     dir: PathBuf,
     #[arg(long, value_enum)]

@@ -1,5 +1,5 @@
-//! Drivers of our own, for what no tool of Debian does: programs that work in a directory by plain
-//! system calls, so that any target can be below it. They print one JSON object.
+//! Drivers for measurements that no tool of Debian makes: programs that work in a directory by
+//! plain system calls, so that any target can be below it. Each prints one JSON object.
 
 pub mod calls;
 pub mod device;

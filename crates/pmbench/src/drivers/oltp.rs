@@ -33,11 +33,11 @@ const COMPUTE: u64 = 20_000;
 /// pages, as there (10 of 210).
 const WRITERS: usize = 21;
 
-/// Reads that nobody has written anything for yet.
+/// Reads that no write has preceded yet.
 struct Ahead {
     reads: Mutex<u64>,
     changed: Condvar,
-    /// So many at a time are written for.
+    /// The reads for which a write makes room.
     each: u64,
     until: Instant,
 }

@@ -123,9 +123,9 @@ pub struct Chart {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// One a target, in groups.
+    /// A bar for each target, in groups.
     Bars,
-    /// One a target.
+    /// A line for each target.
     Lines,
 }
 
@@ -155,7 +155,7 @@ pub struct Axis {
     pub values: Vec<AxisValue>,
 }
 
-/// One of them.
+/// A value of an axis.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum AxisValue {
@@ -188,7 +188,7 @@ pub struct Steps {
     /// Once for each target, after that.
     #[serde(default)]
     pub prepare: Vec<String>,
-    /// Before each measurement; must leave the same whatever was there.
+    /// Done before each measurement; must leave the same state in any case.
     #[serde(default)]
     pub before: Vec<String>,
     /// Measured.
@@ -210,7 +210,7 @@ pub struct Claim {
     pub times: f64,
 }
 
-/// One point: the values of its parameters, and those that go with them.
+/// A point: the values of its parameters, and those that go with them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// The labels that tell it from others, in the order of panel and x.
@@ -356,7 +356,7 @@ impl Experiment {
 }
 
 impl Point {
-    /// Its labels, as people read them.
+    /// Returns a point's labels as text.
     pub fn text(labels: &Values) -> String {
         let values: Vec<&str> = labels.values().map(String::as_str).collect();
         values.join(", ")

@@ -52,7 +52,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Those of a directory, or those that are compiled in.
+    /// Loads the experiments of a directory, or those that are compiled in.
     pub fn load(dir: Option<&Path>) -> anyhow::Result<Library> {
         match dir {
             Some(dir) => {

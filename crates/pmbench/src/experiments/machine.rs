@@ -39,7 +39,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// Describes this machine.
     pub fn describe(pmfs: &Path, experiments: &[&Experiment]) -> Machine {
         let cpu = read("/proc/cpuinfo");
         let of_cpu = |key: &str| field(&cpu, key, ':');

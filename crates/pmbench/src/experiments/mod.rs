@@ -83,7 +83,7 @@ pub struct RunOptions {
     /// Names of targets, with commas between [default: each experiment's own].
     #[arg(long, value_delimiter = ',')]
     targets: Option<Vec<String>>,
-    /// This directory as a target too; may be given several times.
+    /// Measure this directory as a target too; may be given several times.
     #[arg(long, value_name = "PATH")]
     dir: Vec<PathBuf>,
     /// Smaller sizes and fewer points and rounds.
@@ -95,7 +95,7 @@ pub struct RunOptions {
     /// The program pmfs [default: beside pmbench, or the one in PATH].
     #[arg(long)]
     pmfs: Option<PathBuf>,
-    /// A persistent memory device for the targets that need one. It is formatted.
+    /// A persistent memory device for the targets that need one, which is formatted.
     #[arg(long, value_name = "DEVICE")]
     device: Option<PathBuf>,
     #[command(flatten)]

@@ -117,7 +117,7 @@ fn kernel_has(name: &str) -> bool {
     if listed() {
         return true;
     }
-    // Nobody may have asked for the module yet.
+    // The module may not be loaded yet.
     let mut load = Command::new("modprobe");
     load.arg("-q").arg(name).env("PATH", search_path());
     load.stdout(Stdio::null()).stderr(Stdio::null());

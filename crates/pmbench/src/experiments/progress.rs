@@ -41,13 +41,13 @@ impl Progress {
         self.bar.set_message(text);
     }
 
-    /// One is done.
+    /// Notes that a measurement is done.
     pub fn done(&mut self, which: Which, took_s: f64) {
         self.took_s.insert(which, took_s);
         self.gone(which);
     }
 
-    /// One is not going to be made.
+    /// Notes that a measurement is not going to be made.
     pub fn gone(&mut self, which: Which) {
         if let Some(left) = self.left.get_mut(&which) {
             *left = left.saturating_sub(1);

@@ -1,8 +1,8 @@
 //! The reading of a measurement's value: the run step's seconds, figures of a JSON document that it
 //! prints, or a pattern in its output.
 //!
-//! A value that can't be read, or is not a positive number, is an error of that measurement. It
-//! never becomes a zero.
+//! A value that can't be read, or is not a positive number, is an error of that measurement, never
+//! a zero.
 
 use anyhow::{Context, ensure};
 use serde::Deserialize;

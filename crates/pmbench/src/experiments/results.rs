@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// One measurement, or why there is none.
+/// A measurement, or the reason why there is none.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Row {
     /// The measurement that it is of.
@@ -53,12 +53,12 @@ pub enum Outcome {
         /// The control loop before and after.
         control_ns: [f64; 2],
     },
-    /// It was tried and failed.
+    /// The measurement was tried and failed.
     Error {
         /// The reason, in words.
         reason: String,
     },
-    /// It can't be done here.
+    /// The measurement can't be done here.
     Skipped {
         /// The reason, in words.
         reason: String,
@@ -103,7 +103,7 @@ impl Results {
         Ok(Results { file, rows })
     }
 
-    /// The rows of a run that nobody is making.
+    /// Reads the rows of a run that no process is making.
     pub fn read(dir: &Path) -> anyhow::Result<Vec<Row>> {
         let path = dir.join("rows.ndjson");
         let text = std::fs::read_to_string(&path);

@@ -1,5 +1,5 @@
-//! Runs experiments: round by round, point by point, the targets in turn, which of them is first
-//! changing with the round. So a slow minute of the machine meets all of them alike.
+//! Runs experiments: round by round, point by point, the targets in turn, with another one first in
+//! each round. A slow minute of the machine thus meets all of them alike.
 
 use super::control::Control;
 use super::experiment::{Experiment, Point};
@@ -348,7 +348,7 @@ fn failed(why: &anyhow::Error) -> Outcome {
     }
 }
 
-/// One measurement, with what comes before and after it.
+/// Makes a measurement, with the steps before and after it.
 fn once(scope: &Scope<'_>, point: &Point, command: &str, stop: &Stop) -> anyhow::Result<f64> {
     let experiment = scope.experiment;
     let timeout = Duration::from_secs(experiment.timeout_s);

@@ -16,7 +16,7 @@ pub struct Places {
     pub shared: PathBuf,
     /// The program `pmfs`.
     pub pmfs: PathBuf,
-    /// This program.
+    /// The file of this program.
     pub pmbench: PathBuf,
     /// A device that may be formatted.
     pub device: Option<PathBuf>,

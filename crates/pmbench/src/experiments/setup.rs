@@ -104,8 +104,8 @@ fn fetch_one(experiment: &Experiment, name: &str, command: &str) -> anyhow::Resu
     Ok(())
 }
 
-/// One by one where all at once fails: a package that Debian has no more must not keep the others
-/// away.
+/// Installs one by one where all at once fails: a package that Debian has no more must not keep the
+/// others away.
 fn install(packages: &[&str]) -> anyhow::Result<()> {
     apt(&["update", "-qq"])?;
     let with = |packages: &[&str]| {

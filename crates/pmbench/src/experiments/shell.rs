@@ -1,8 +1,7 @@
-//! One shell command: its output, how long it took, and an end to it when its time is over or the
-//! run is to stop.
+//! A shell command: its output, its time, and its end when the time is over or the run is to stop.
 //!
-//! Each is the leader of a process group, so that what it started ends with it. One that ends with
-//! 77 says that this can't be done here, as in automake's tests: what it printed is the reason.
+//! Each command is the leader of a process group, so that its children end with it. The exit code
+//! 77 says that the command can't be run here, as in automake's tests: its output is the reason.
 
 use super::needs::search_path;
 use anyhow::{Context, bail};
@@ -21,7 +20,7 @@ const SAID_MAX: usize = 600;
 /// The exit status of a command that can't do here what it is to do.
 pub const CANNOT: i32 = 77;
 
-/// It can't be done here.
+/// The command can't be run here.
 #[derive(Debug)]
 pub struct Cannot(pub String);
 
@@ -33,7 +32,7 @@ impl std::fmt::Display for Cannot {
 
 impl std::error::Error for Cannot {}
 
-/// Set when somebody wants the run to stop.
+/// Set when the run is to stop.
 pub type Stop = Arc<AtomicBool>;
 
 /// The result of a command.

@@ -19,7 +19,7 @@ pub struct Target {
     /// PMFS, so that the others are its peers.
     #[serde(default)]
     pub ours: bool,
-    /// A limit that nobody can be better than: no peer, but shown beside.
+    /// A limit that no target can pass: no peer, but shown beside.
     #[serde(default)]
     pub limit: bool,
     /// The things that have to be there.
@@ -76,7 +76,7 @@ impl Target {
         }
     }
 
-    /// Its title.
+    /// Returns the target's title.
     pub fn titled(&self, values: &Values) -> String {
         fill(&self.title, values).unwrap_or_else(|_| self.title.clone())
     }

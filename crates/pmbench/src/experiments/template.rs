@@ -1,8 +1,7 @@
 //! `{name}` in a command or a text is replaced by a value, whose own names are replaced in turn.
 //!
-//! Only a lower-case word right between braces is a name, so that the shell's `${x}` and awk's
-//! `{ print }` stay. A name that nobody gave a value is an error: a command with a hole in it must
-//! not run.
+//! Only a lower-case word right between braces is a name, so that the shell's `${x}` and awk's `{
+//! print }` stay. A name without a value is an error: a command with a hole in it must not run.
 
 use anyhow::{bail, ensure};
 use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
-//! Transactions of the heap beside those of libpmemobj, and beside what the memory itself takes for
-//! the same: one range of 64 bytes written over, ten, the same read and changed, an object freed,
-//! an object made and published.
+//! Transactions of the heap beside those of libpmemobj, and beside the memory's own time for the
+//! same: one range of 64 bytes written over, ten, the same read and changed, an object freed, an
+//! object made and published.
 //!
 //! Method: all stand on one tmpfs, flush by the same instruction, and meet the same lines of an
-//! area, and the same objects, in the same order, which no cache and no prefetcher foresees. They
-//! take turns. The objects made are as many as those freed, in their slots.
+//! area, and the same objects, in the same order, which no cache and no prefetcher foresees. The
+//! candidates take turns. The objects made are as many as those freed, in their slots.
 
 mod limit;
 pub mod opening;
@@ -33,10 +33,10 @@ pub struct Options {
     /// MiB of the area that is changed, a power of two; there are as many objects as it has lines.
     #[arg(long, default_value_t = 64)]
     mib: u64,
-    /// This candidate alone [default: all of them in turns].
+    /// Measure only this candidate [default: all of them in turns].
     #[arg(long, value_enum)]
     candidate: Option<Who>,
-    /// This operation alone, by the name that the table has [default: all of them].
+    /// Measure only this operation, by its name in the table [default: all of them].
     #[arg(long)]
     operation: Option<String>,
     /// Operations of a round, for counts of instructions.
@@ -63,8 +63,8 @@ trait Candidate {
     /// Transactions that change so many ranges of 64 bytes; ns for each.
     fn change(&mut self, how: How, ranges: u64, count: u64) -> anyhow::Result<f64>;
 
-    /// So many objects freed, then as many made and published: ns for each freed one, and for each
-    /// made one.
+    /// Frees `count` objects, then makes and publishes as many; returns ns for each freed one, and
+    /// for each made one.
     fn churn(&mut self, count: u64) -> anyhow::Result<[f64; 2]>;
 }
 
@@ -115,7 +115,7 @@ const GROUPS: [Group; 5] = [
         count: 40_000,
     },
 ];
-/// So many times as long libpmemobj has to take.
+/// The target: libpmemobj's time as a multiple of the heap's.
 const TARGET: f64 = 3.0;
 
 /// The lines of an area of 2^k lines, in the order in which all candidates meet them.
@@ -197,8 +197,8 @@ pub fn run(report: &Report, options: &Options) -> anyhow::Result<()> {
 
 type Named = (Who, Box<dyn Candidate>);
 
-/// Those that are asked for and can be had. One that is asked for alone and can't be had is an
-/// error; where all are, a line says why.
+/// Returns the candidates that are asked for and available. An unavailable one is an error if it is
+/// asked for alone, and a line with the reason otherwise.
 fn candidates(report: &Report, options: &Options, dir: &Path) -> anyhow::Result<Vec<Named>> {
     let mut all: Vec<Named> = Vec::new();
     let wanted = |who| options.candidate.is_none_or(|one| one == who);
@@ -275,7 +275,7 @@ fn print(report: &Report, options: &Options, name: &str, row: &[Figures; 3]) {
     let times = Some(ratio(theirs, ours)).filter(|times| times.is_finite());
     if report.json {
         let ns = |figures: &Figures| (!figures.0.is_empty()).then(|| figures.0.clone());
-        // One candidate alone has a median; the others have none.
+        // A single candidate has a median; the others have none.
         let alone = row.iter().find(|figures| !figures.0.is_empty());
         println!(
             "{}",

@@ -1,8 +1,8 @@
-//! The time of opening a heap: left clean, by a kill, and by power loss, whatever is in it.
+//! The time of opening a heap: left clean, by a kill, and by power loss, at several sizes.
 //!
-//! Method: heaps of so many objects of 64 bytes, opened in rounds; the first open of a round finds
-//! none of its pages mapped. A kill is a heap that is let go as it stands, with the last
-//! transactions of its lanes not closed; power loss fills the volatile area with bytes besides.
+//! Method: heaps of objects of 64 bytes, opened in rounds; the first open of a round finds none of
+//! its pages mapped. A kill is a heap that is let go as it stands, with the last transactions of
+//! its lanes not closed; power loss fills the volatile area with bytes besides.
 
 use crate::ground::Ground;
 use crate::measure::{Figures, Report};

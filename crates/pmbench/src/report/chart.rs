@@ -1,8 +1,8 @@
 //! Charts as inline SVG, as wide as a phone, in the colours of the page (classes, CSS variables),
 //! so that they follow light, dark and print.
 //!
-//! They are our own, since drawing libraries put fixed colours into what they draw. Values are
-//! written beside bars, and lines have marks of different shapes: nobody has to tell colours apart.
+//! No library draws them, as drawing libraries use fixed colours. Values are written beside bars,
+//! and lines have marks of different shapes, so that a reader need not tell colours apart.
 
 use super::summary::{Figure, Measured};
 use super::table::figure as digits;
@@ -22,7 +22,7 @@ const LINES_HEIGHT: f64 = 262.0;
 /// From this ratio of the largest to the smallest on, lines get a logarithmic axis.
 const LOG_FROM: f64 = 12.0;
 
-/// One panel: the points that have one value of the panel's parameter.
+/// Draws a panel: the points that have one value of the panel's parameter.
 pub fn draw(figure: &Figure, points: &[&Measured]) -> String {
     match figure.experiment.chart.kind {
         Kind::Bars => bars(figure, points),

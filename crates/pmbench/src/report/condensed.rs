@@ -133,7 +133,7 @@ fn report(summary: &Summary) -> String {
     page
 }
 
-/// One line an experiment that has one of the peers.
+/// Writes a line for each experiment that has one of the peers.
 fn ratios(page: &mut String, summary: &Summary) {
     page.push_str("| experiment | what |");
     for (_, name) in PEERS {

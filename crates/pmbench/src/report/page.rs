@@ -76,7 +76,7 @@ fn overview(page: &mut String, summary: &Summary) {
          PMFS is, in the median of all points, and from the worst to the best; at how many it loses through its mount.</p>\n<div class=\"wide\"><table><thead><tr>\
          <th>figure</th><th>against</th><th>loses</th><th>median</th><th>worst to best</th><th>mount loses</th></tr></thead><tbody>\n",
     );
-    // Figures of the memory alone have nobody who loses.
+    // Figures of the memory alone have no winner.
     let beside = |figure: &&Figure| !figure.ours().is_empty();
     for figure in summary.figures.iter().filter(beside) {
         for peer in figure.peers() {

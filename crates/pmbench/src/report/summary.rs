@@ -20,7 +20,7 @@ pub struct Summary {
     pub machine: Machine,
     /// The request.
     pub asked: Asked,
-    /// One an experiment of which something was measured, or tried.
+    /// A figure for each experiment that was measured or tried.
     pub figures: Vec<Figure>,
     /// Experiments that there are.
     pub experiments: usize,
@@ -40,7 +40,7 @@ pub struct Figure {
 
 /// A target.
 pub struct Series {
-    /// Its name.
+    /// The name by which experiments know it.
     pub name: String,
     /// The target in a few words.
     pub title: String,
@@ -56,9 +56,9 @@ pub struct Series {
 
 /// A point.
 pub struct Measured {
-    /// Its labels.
+    /// The point's labels.
     pub labels: Values,
-    /// One a series.
+    /// A cell for each series.
     pub cells: Vec<Cell>,
 }
 

@@ -65,7 +65,7 @@ pub fn figure(value: f64) -> String {
     }
 }
 
-/// So many times, with as many digits as are worth reading.
+/// Formats a factor, with as many digits as are worth reading.
 pub fn times(value: f64) -> String {
     match value {
         100.0.. => format!("{value:.0}x"),

@@ -21,7 +21,7 @@ const LINE: u64 = 64;
 /// The measure, and the file.
 #[derive(Args)]
 pub struct Options {
-    /// The memory: a file that `make` has made, or a pool's device. Its contents are lost.
+    /// The memory: a file that `make` has made, or a pool's device, whose contents are lost.
     #[arg(long)]
     file: PathBuf,
     #[command(subcommand)]
@@ -32,7 +32,7 @@ pub struct Options {
 enum What {
     /// Makes the file.
     Make {
-        /// Its size.
+        /// Size of the memory.
         #[arg(long)]
         mib: u64,
     },
@@ -47,7 +47,7 @@ enum What {
 /// The order of places.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Order {
-    /// One after the other.
+    /// Places one after the other.
     Sequential,
     /// Drawn.
     Random,

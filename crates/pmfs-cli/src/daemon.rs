@@ -128,7 +128,7 @@ pub fn run(arguments: &Mount) -> Outcome {
     if told.is_err() {
         // Interrupted while the parent waited: no process wants the mount then.
         let (sender, at_once) = channel();
-        let _ = sender.send(Stop::soon("whoever asked for the mount has gone"));
+        let _ = sender.send(Stop::soon("the process that asked for the mount has ended"));
         stop = at_once;
     }
     let_go_of_terminal()?;

@@ -75,9 +75,10 @@ impl Failure {
     fn other(pool: &impl fmt::Display, error: &Error) -> Failure {
         let text = format!("{pool}: {error}");
         match error {
-            Error::NoSpace | Error::NoInodes => {
-                Failure::new(text, "delete files, or `pmfs grow` it while nobody uses it")
-            }
+            Error::NoSpace | Error::NoInodes => Failure::new(
+                text,
+                "delete files, or `pmfs grow` it while no process uses it",
+            ),
             Error::ShutDown => Failure::new(text, "run it again"),
             Error::Interrupted => Failure::new(text, "run it again"),
             Error::TooManyOpen | Error::NoLocks => Failure::new(

@@ -191,7 +191,10 @@ pub fn listen(name: u32, stop: Sender<Stop>) -> Result<(), Failure> {
             users.hear();
             if !users.is_going && users.is_over() {
                 users.go();
-                if stop.send(Stop::at_end("nobody uses it any more")).is_err() {
+                if stop
+                    .send(Stop::at_end("no program uses it any more"))
+                    .is_err()
+                {
                     return;
                 }
             }
@@ -225,7 +228,7 @@ impl Users {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    log::error!("whoever uses the mount can't be heard: {error}");
+                    log::error!("no further user of the mount can be noted: {error}");
                     return thread::sleep(PAUSE);
                 }
             }

@@ -179,7 +179,7 @@ fn resolve(path: &Path, make: &str) -> Result<PathBuf, Failure> {
     fs::canonicalize(path).map_err(|error| {
         let way_out = match error.kind() {
             io::ErrorKind::NotFound => format!("{make} {}", path.display()),
-            _ => "see who may look there".to_owned(),
+            _ => "check the permissions of the directories above it".to_owned(),
         };
         Failure::new(format!("{}: {error}", path.display()), way_out)
     })

@@ -360,7 +360,7 @@ fn packed(rdev: u64) -> u32 {
 fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::new(
         format!("{what} {}: {error}", path.display()),
-        "check the path and who may read it",
+        "check the path and its permissions",
     )
 }
 

@@ -127,7 +127,7 @@ pub fn remove(paths: &[PathBuf]) {
 fn failed(path: &Path, error: &io::Error) -> Failure {
     Failure::new(
         format!("{}: {error}", path.display()),
-        "name another directory (--on, --at), or see who may write there",
+        "name another directory (--on, --at), or check the permissions of this one",
     )
 }
 
@@ -231,9 +231,6 @@ mod tests {
         fs::write(strange.join("file"), "").unwrap();
         clear_away(place.path());
         assert!(!left.exists() && own.join("pool").exists() && other.join("pool").exists());
-        assert!(
-            strange.join("file").exists(),
-            "that is nobody's but its owner's"
-        );
+        assert!(strange.join("file").exists(), "it is not a pool of a run");
     }
 }

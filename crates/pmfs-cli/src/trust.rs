@@ -59,7 +59,7 @@ fn writer(path: &Path, file: &Metadata) -> Option<&'static str> {
         mode if mode & OTHERS_WRITE != 0 => Some("everybody"),
         mode if mode & GROUP_WRITE == 0 => None,
         // With an ACL these bits are the upper limit for each user or group that it names.
-        _ if has_acl(path) => Some("whom its ACL names"),
+        _ if has_acl(path) => Some("a user or group that its ACL names"),
         _ if is_device || file.gid() == 0 => None,
         _ => Some("its group"),
     }

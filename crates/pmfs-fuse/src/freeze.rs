@@ -127,7 +127,7 @@ impl Gate {
         let probe = probe.ok_or(Error::NotSupported(&"freezing without a pool file"))?;
         let deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
         if !probe.held() {
-            return Err(Error::Invalid(&"nobody holds the freeze lock"));
+            return Err(Error::Invalid(&"no process holds the freeze lock"));
         }
         self.frozen.store(true, Ordering::SeqCst);
         drop(deciding);

@@ -78,7 +78,7 @@ impl Checker<'_> {
                     let (number, text) = if set {
                         (
                             leaked,
-                            format!("{what} {unit} is marked as used and is nobody's"),
+                            format!("{what} {unit} is marked as used, and nothing refers to it"),
                         )
                     } else {
                         (
@@ -145,7 +145,7 @@ impl Checker<'_> {
             if !scan.open.is_empty() && !scan.is_committed_redo() {
                 // The first opener of a clean pool relies on it that all logs are closed, but for
                 // committed redo records, which its locks name.
-                let text = format!("lane {lane} is nobody's, and its log is open");
+                let text = format!("lane {lane} has no owner, and its log is open");
                 found.push((number::LANE_BUSY, text));
             }
         }
@@ -201,14 +201,14 @@ impl Checker<'_> {
             .filter(|&(index, _)| pool.file_ino(index) != 0)
         {
             if !pool.is_had(Thing::File(index)) {
-                found.push(format!("open file {index} is nobody's"));
+                found.push(format!("open file {index} has no holder"));
             }
         }
         for copy in pool.kernel_copies() {
             if !pool.is_marked(copy.slot.min(pool.geometry.slot_count - 1)) {
                 let (ino, slot) = (copy.ino, copy.slot);
                 found.push(format!(
-                    "pages of inode {ino} are held by slot {slot}, in vain"
+                    "pages of inode {ino} are held by slot {slot}, which no process has"
                 ));
             }
         }
@@ -218,7 +218,7 @@ impl Checker<'_> {
             let gone = gone || record.slot.is_none() && !self.has_owner(&record);
             if gone || unfinished || !Bucket::has(pool, &record) {
                 let (index, ino) = (record.index, record.lock.ino);
-                found.push(format!("file lock {index}, of inode {ino}, is nobody's"));
+                found.push(format!("file lock {index}, of inode {ino}, has no holder"));
             }
         }
         found

@@ -28,7 +28,7 @@ pub trait Cut: Copy + Debug + Default {
 
 /// A kind of engine. Calls say more in `crate::group`, where they are used.
 pub trait Index: Sized {
-    /// What a process knows of an engine.
+    /// Knowledge of an engine that a process keeps.
     type State: Default;
     /// How chunks are cut.
     type Cut: Cut;

@@ -44,7 +44,7 @@ pub struct Kv<'h, I: Index> {
     pub(crate) head: u64,
     pub(crate) cut: I::Cut,
     pub(crate) pools: Pools,
-    /// What this process knows of the index.
+    /// Knowledge of the index that this process keeps.
     #[expect(dead_code, reason = "the hash engine looks all of it up")]
     pub(crate) state: I::State,
 }

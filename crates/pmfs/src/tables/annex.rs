@@ -149,7 +149,7 @@ impl Pool {
         if annex.is_none() {
             runtime.store(off, 0);
         } else if runtime.swap(off, 0) != 0 {
-            // Of two that free the annex at once, one counts.
+            // One counts of two that free the annex at once.
             self.leave_annex(annex);
         }
     }

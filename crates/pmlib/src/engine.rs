@@ -15,7 +15,6 @@ use pmem::MediumKind;
 use pmem::Pmem;
 use pmlib_format::chunk::{OWNER_OFFSET, PENDING_OFFSET, SEQUENCE_OFFSET};
 use pmlib_format::header::{NAMES_OFFSET, ROOT_OFFSET};
-use pmlib_format::lane::SETTLED_OFFSET;
 use pmlib_format::{CHUNK_BYTES, HeaderRaw};
 use pmshare::{Share, owner, rescue};
 use zerocopy::IntoBytes;
@@ -24,6 +23,7 @@ use crate::check::Key;
 use crate::error::{Error, Result};
 use crate::layout::{Places, Span, Spans};
 use crate::packed::{Ticket, root_of};
+use crate::protocol;
 use crate::reader::Reader;
 use crate::seen::Seen;
 use crate::shared::Memory;
@@ -241,16 +241,14 @@ impl Core {
 
     /// Whether a record is closed durably: nobody will redo it, nor any that it follows.
     pub fn is_settled(&self, ticket: Ticket) -> bool {
-        let settled = self.places.lane_line(ticket.lane) + SETTLED_OFFSET;
-        self.mem.load_cached(settled) >= ticket.stamp || planted!("bug-unsettled-chunk-given-out")
+        let place = self.lane_place(ticket.lane);
+        place.is_settled(&self.mem, ticket.stamp) || planted!("bug-unsettled-chunk-given-out")
     }
 
     /// Before (`odd`) and after the locked chunk with this line is changed in place.
     #[inline]
     pub fn mark_changing(&self, line: u64, odd: bool) {
-        let at = line + SEQUENCE_OFFSET;
-        let sequence = self.mem.load_cached(at);
-        self.mem.store(at, (sequence | 1) + u64::from(!odd));
+        protocol::mark_changing(&self.mem, line + SEQUENCE_OFFSET, odd);
     }
 
     /// The chunk with this line was changed by this record last.
@@ -263,26 +261,27 @@ impl Core {
     #[inline]
     pub fn sequence(&self, line: u64) -> Result<u64> {
         let mut spins = 0;
-        loop {
-            let sequence = self.mem.load_cached(line + SEQUENCE_OFFSET);
-            if sequence & 1 == 0 {
-                return Ok(sequence);
-            }
+        protocol::sequence(&self.mem, line + SEQUENCE_OFFSET, || {
             spins += 1;
             if spins < SPINS {
                 std::hint::spin_loop();
-                continue;
+                return Ok(());
             }
             self.enter()?;
             std::thread::sleep(NAP);
             let owner = self.mem.load_cached(line + OWNER_OFFSET);
             rescue::recover_if_dead(self.into(), owner);
-        }
+            Ok(())
+        })
     }
 
-    /// A chunk's sequence again, after what was read since it was asked for.
-    pub fn is_at(&self, chunk: u64, sequence: u64) -> bool {
-        self.mem.load_cached(self.line(chunk) + SEQUENCE_OFFSET) == sequence
+    /// Whether all that was read since these chunks' sequences were noted is of one moment.
+    #[inline]
+    pub fn is_unchanged(&self, noted: &[(u64, u64)]) -> bool {
+        let places = noted
+            .iter()
+            .map(|&(chunk, sequence)| (self.line(chunk) + SEQUENCE_OFFSET, sequence));
+        protocol::is_unchanged(&self.mem, places)
     }
 
     /// The object that the root pointer names; 0: none.
@@ -314,8 +313,7 @@ impl Core {
             loop {
                 let before = self.sequence(line)?;
                 self.mem.copy_out(offset, to)?;
-                self.mem.acquire();
-                if self.mem.load_cached(line + SEQUENCE_OFFSET) == before {
+                if protocol::is_unchanged(&self.mem, [(line + SEQUENCE_OFFSET, before)]) {
                     return Ok(());
                 }
             }
@@ -324,12 +322,10 @@ impl Core {
         loop {
             before.clear();
             for chunk in first..=last {
-                before.push(self.sequence(self.line(chunk))?);
+                before.push((chunk, self.sequence(self.line(chunk))?));
             }
             self.mem.copy_out(offset, to)?;
-            self.mem.acquire();
-            let mut chunks = (first..=last).zip(&before);
-            if chunks.all(|(chunk, &old)| self.is_at(chunk, old)) {
+            if self.is_unchanged(&before) {
                 return Ok(());
             }
         }

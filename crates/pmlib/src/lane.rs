@@ -36,9 +36,7 @@ use std::ops::{Deref, DerefMut};
 
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::chunk::{GROUP_BYTES, GROUP_CHUNKS, KIND_FREE, KIND_RUN, USE_RUN};
-use pmlib_format::lane::{
-    CLOSED_OFFSET, DONE_OFFSET, LANE_OWNER_OFFSET, LAST_OFFSET, LAST_RECORD_OFFSET, SETTLED_OFFSET,
-};
+use pmlib_format::lane::{CLOSED_OFFSET, DONE_OFFSET, LANE_OWNER_OFFSET, SETTLED_OFFSET};
 use pmlib_format::record::{FLAG_OUTSIDE, HEAD_WORDS, SUPERSEDED_MAX};
 use pmlib_format::{LINE_BYTES, WORD_BYTES};
 use pmshare::holder::thread_tag;
@@ -49,7 +47,8 @@ use crate::change::{Change, Freed};
 use crate::copies::Copies;
 use crate::engine::Core;
 use crate::error::{Error, Result};
-use crate::packed::{Ticket, closed_word, done_of, done_word};
+use crate::packed::{Ticket, done_of, done_word};
+use crate::protocol::{LanePlace, LaneState};
 use crate::record::{Act, Entries, Head, Step};
 use crate::space::{Claim, Room};
 use crate::tx::PREFETCHED_MAX;
@@ -62,16 +61,8 @@ pub(crate) struct Lane {
     index: u32,
     /// Where its ring is.
     ring: std::ops::Range<u64>,
-    /// The stamp of its last record.
-    last: u64,
-    /// Where that is; 0: there is none in this run.
-    last_record: u64,
-    /// Records up to this one are in place for good: the next record says so.
-    done: u64,
-    /// The last stamp whose closing is durable on the medium.
-    settled: u64,
-    /// Where the next record goes: where the last one ends.
-    head: u64,
+    /// Its words that others look at.
+    state: LaneState,
     /// Chunks that its transaction needs to its end, and takes no places from.
     pub full: Vec<Claim>,
     chunks: Vec<u64>,
@@ -169,6 +160,15 @@ impl Drop for Lease<'_> {
 }
 
 impl Core {
+    /// Where a lane's words are that others look at.
+    #[inline(always)]
+    pub fn lane_place(&self, index: u32) -> LanePlace {
+        LanePlace {
+            closed: self.places.lane(index) + CLOSED_OFFSET,
+            line: self.places.lane_line(index),
+        }
+    }
+
     /// The word of a lane's owner.
     #[inline]
     pub fn lane_owner(&self, index: u32) -> u64 {
@@ -192,12 +192,9 @@ impl Core {
     #[inline]
     fn leased(&self, index: u32) -> Lease<'_> {
         let mut lane = SPARE.take().unwrap_or_default();
-        let line = self.places.lane_line(index);
-        let [last, last_record, settled, head, done] = self.mem.read(line + LAST_OFFSET);
         lane.index = index;
         lane.ring = self.places.ring(index);
-        (lane.last, lane.last_record) = (last, last_record);
-        (lane.settled, lane.head, lane.done) = (settled, head, done);
+        lane.state = self.lane_place(index).state(&self.mem);
         lane.full.clear();
         Lease {
             core: self,
@@ -224,7 +221,7 @@ impl Core {
             return Ok(());
         }
         self.note_chunks(lane, change);
-        let mut stamp = lane.last;
+        let mut stamp = lane.state.last;
         lane.superseded.clear();
         let guard = BreaksOff(self);
         for &line in &lane.lines {
@@ -319,7 +316,8 @@ impl Core {
             self.mem.fence();
         }
         // The record is durable: from here on nothing may fail.
-        self.fenced(lane, start);
+        let place = self.lane_place(lane.index);
+        place.fenced(&self.mem, &mut lane.state, start);
         for &line in &lane.lines {
             self.mark_changing(line, true);
         }
@@ -481,9 +479,9 @@ impl Core {
     ) -> Result<u64> {
         // The record says which ones are in place for good now, and not when it is durable itself.
         let done = if planted!("bug-closed-before-homes") {
-            lane.last
+            lane.state.last
         } else {
-            lane.done
+            lane.state.done
         };
         let words = record.len();
         let count = lane.superseded.len() as u64;
@@ -497,7 +495,7 @@ impl Core {
         let stored = self.mem.write_nt(start, record.as_bytes());
         record.truncate(words);
         stored.inspect_err(|_| self.broke())?;
-        lane.head = start + bytes;
+        lane.state.head = start + bytes;
         Ok(start)
     }
 
@@ -523,11 +521,11 @@ impl Core {
 
     /// Room for a record in the ring, beside the last one: those before it are in place for good.
     fn room(&self, lane: &mut Lane, bytes: u64) -> Result<u64> {
-        let mut start = lane.head;
+        let mut start = lane.state.head;
         if start + bytes > lane.ring.end {
             start = lane.ring.start;
         }
-        let last = lane.last_record..lane.head;
+        let last = lane.state.last_record..lane.state.head;
         let overlaps = last.start < start + bytes && start < last.end;
         if overlaps && !planted!("bug-ring-reused-early") {
             self.drain(lane)?;
@@ -537,44 +535,29 @@ impl Core {
 
     /// Closes the lane's last record durably: two waits.
     pub fn drain(&self, lane: &mut Lane) -> Result<()> {
-        if lane.settled < lane.last {
+        if lane.state.settled < lane.state.last {
             if !planted!("bug-drained-unflushed") {
                 self.flush_owed(lane)?;
             }
             self.mem.fence();
-            self.close(lane.index, lane.last)?;
+            self.close(lane.index, lane.state.last)?;
             self.flush_closed(lane.index);
             self.mem.fence();
-            (lane.done, lane.settled) = (lane.last, lane.last);
+            (lane.state.done, lane.state.settled) = (lane.state.last, lane.state.last);
             let line = self.places.lane_line(lane.index);
-            self.mem.store(line + DONE_OFFSET, lane.done);
-            self.mem.store(line + SETTLED_OFFSET, lane.settled);
+            self.mem.store(line + DONE_OFFSET, lane.state.done);
+            self.mem.store(line + SETTLED_OFFSET, lane.state.settled);
         }
         Ok(())
     }
 
-    /// Makes known the record that a fence has made durable.
-    fn fenced(&self, lane: &mut Lane, start: u64) {
-        let line = self.places.lane_line(lane.index);
-        (lane.settled, lane.done) = (lane.done, lane.last);
-        // Not flushed, since the next record says it durably: for whoever looks while power lasts.
-        // Others store no greater stamp before this one's chunks are unlocked.
-        let closed = self.places.lane(lane.index) + CLOSED_OFFSET;
-        self.mem.store(closed, closed_word(lane.done));
-        lane.last_record = start;
-        // From here on this record is the lane's last one, and not in place before `last` says so.
-        let words = [start, lane.settled, lane.head, lane.done];
-        self.mem.write(line + LAST_RECORD_OFFSET, &words);
-    }
-
     /// The lane's last record is in place. Its stores are flushed before the next fence.
     fn in_place(&self, lane: &mut Lane, stamp: u64, change: &mut Change) {
-        lane.last = stamp;
         change.entries.give_heads(&mut lane.owed);
         std::mem::swap(&mut lane.superseded, &mut lane.closes);
         lane.owed_of = (self.id, lane.index, stamp);
-        let line = self.places.lane_line(lane.index);
-        self.mem.store(line + LAST_OFFSET, stamp);
+        let place = self.lane_place(lane.index);
+        place.in_place(&self.mem, &mut lane.state, stamp);
     }
 
     /// Stores what a record says in place; it is not flushed.

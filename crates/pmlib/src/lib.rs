@@ -42,6 +42,8 @@ mod locks;
 mod open_tx;
 mod packed;
 mod pointer;
+#[doc(hidden)]
+pub mod protocol;
 mod reader;
 mod record;
 mod recovery;

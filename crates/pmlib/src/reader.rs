@@ -270,11 +270,7 @@ impl Core {
                 }
             }
             self.mem.copy_out(offset, to)?;
-            self.mem.acquire();
-            let mut chunks = before.iter();
-            if chunks.all(|&(chunk, old)| old & 1 == 0 && self.is_at(chunk, old))
-                && self.is_same_run(look)
-            {
+            if self.is_unchanged(&before) && self.is_same_run(look) {
                 return Ok(());
             }
         }

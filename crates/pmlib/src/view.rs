@@ -150,11 +150,8 @@ impl<'a> View<'a> {
         match &self.source {
             Source::Within(_) => true,
             Source::Moment(core, look, seen) => {
-                core.mem.acquire();
                 let mut seen = seen.borrow_mut();
-                let holds = seen
-                    .iter()
-                    .all(|&(chunk, sequence)| sequence & 1 == 0 && core.is_at(chunk, sequence));
+                let holds = core.is_unchanged(&seen);
                 seen.clear();
                 (holds || planted!("bug-view-of-two-moments")) && core.is_same_run(*look)
             }

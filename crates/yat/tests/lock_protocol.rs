@@ -1,35 +1,59 @@
 //! Goal: an owner word has one owner at a time, nobody sleeps on while it is free, and a dead
 //! owner's word is taken from it once. Method: the engine's own protocol on loom's memory, in every
 //! order of its steps (up to a number of preemptions); sleeps have no end of their own here, so a
-//! wake that is lost is a deadlock, which loom reports.
+//! wake that is lost is a deadlock, which loom reports. The same with a word that does not do what
+//! it should, which loom has to find.
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use pmfs::lock_protocol::{Wait, Word, acquire_slowly, release, try_acquire};
+use pmfs_format::runtime::OWNER_WAITERS;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const DEAD: u64 = 99;
+
+/// Something that an owner word does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    None,
+    /// A release wakes nobody.
+    NoWake,
+    /// A waiter goes to sleep whatever the word is by then.
+    SleepsUnseen,
+    /// A waiter's mark is lost, and it sleeps all the same.
+    NoMark,
+    /// The word is read, and then stored.
+    CasInTwo,
+}
 
 /// A word with the kernel's futex beside it.
 struct Place {
     word: AtomicU64,
     futex: Mutex<()>,
     sleepers: Condvar,
+    fault: Fault,
 }
 
 impl Place {
-    fn new(owner: u64) -> Place {
+    fn new(owner: u64, fault: Fault) -> Place {
         Place {
             word: AtomicU64::new(owner),
             futex: Mutex::new(()),
             sleepers: Condvar::new(),
+            fault,
         }
     }
 
     /// FUTEX_WAIT: looks and goes to sleep in one.
     fn sleep(&self, expect: u64) {
         let guard = self.futex.lock().unwrap();
-        if self.word.load(Ordering::SeqCst) == expect {
+        let seen = match self.fault {
+            Fault::SleepsUnseen => expect,
+            Fault::NoMark => self.word.load(Ordering::SeqCst) | OWNER_WAITERS,
+            _ => self.word.load(Ordering::SeqCst),
+        };
+        if seen == expect {
             drop(self.sleepers.wait(guard).unwrap());
         }
     }
@@ -41,6 +65,18 @@ impl Word for Place {
     }
 
     fn cas(&self, old: u64, new: u64) -> Result<u64, u64> {
+        match self.fault {
+            Fault::NoMark if new == old | OWNER_WAITERS => return Ok(old),
+            Fault::CasInTwo => {
+                let found = self.word.load(Ordering::SeqCst);
+                if found != old {
+                    return Err(found);
+                }
+                self.word.store(new, Ordering::SeqCst);
+                return Ok(old);
+            }
+            _ => {}
+        }
         self.word
             .compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst)
     }
@@ -51,7 +87,9 @@ impl Word for Place {
 
     fn wake(&self) {
         let _guard = self.futex.lock().unwrap();
-        self.sleepers.notify_one();
+        if self.fault != Fault::NoWake {
+            self.sleepers.notify_one();
+        }
     }
 }
 
@@ -63,10 +101,10 @@ struct World {
 }
 
 impl World {
-    fn new(owner: u64) -> Arc<World> {
+    fn new(owner: u64, fault: Fault) -> Arc<World> {
         Arc::new(World {
-            lock: Place::new(owner),
-            recovery: Place::new(0),
+            lock: Place::new(owner, fault),
+            recovery: Place::new(0, Fault::None),
             inside: AtomicU64::new(0),
         })
     }
@@ -119,10 +157,14 @@ impl Wait for Waiting<'_> {
 }
 
 fn check(owner: u64, threads: u64, rounds: u64) {
+    check_with(owner, threads, rounds, Fault::None);
+}
+
+fn check_with(owner: u64, threads: u64, rounds: u64, fault: Fault) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
-        let world = World::new(owner);
+        let world = World::new(owner, fault);
         let others: Vec<_> = (1..threads)
             .map(|at| {
                 let world = Arc::clone(&world);
@@ -165,4 +207,17 @@ fn a_dead_owner() {
 #[test]
 fn a_dead_owner_with_sleepers() {
     check(DEAD | 1 << 31, 2, 1);
+}
+
+#[test]
+fn a_word_that_does_wrong_is_found() {
+    for fault in [
+        Fault::NoWake,
+        Fault::SleepsUnseen,
+        Fault::NoMark,
+        Fault::CasInTwo,
+    ] {
+        let found = catch_unwind(AssertUnwindSafe(|| check_with(0, 2, 2, fault)));
+        assert!(found.is_err(), "{fault:?}");
+    }
 }

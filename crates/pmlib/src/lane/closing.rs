@@ -1,12 +1,12 @@
 //! Records that others have left in place: what they stored is flushed, and they are closed, both
 //! durably with this thread's next fence.
 
-use pmlib_format::lane::{CLOSED_OFFSET, LAST_OFFSET, LAST_RECORD_OFFSET, SETTLED_OFFSET};
+use pmlib_format::lane::CLOSED_OFFSET;
 
 use super::{Lane, is_outside, superseded_of};
 use crate::engine::Core;
 use crate::error::{Error, Result};
-use crate::packed::{Ticket, closed_of, closed_word};
+use crate::packed::Ticket;
 use crate::record::steps;
 
 impl Core {
@@ -40,8 +40,8 @@ impl Core {
 
     /// Whether a record of another lane is closed, durably with this thread's next fence.
     fn is_closing(&self, ticket: Ticket) -> Result<bool> {
-        let settled = self.places.lane_line(ticket.lane) + SETTLED_OFFSET;
-        if self.mem.load_cached(settled) >= ticket.stamp {
+        let place = self.lane_place(ticket.lane);
+        if place.is_settled(&self.mem, ticket.stamp) {
             return Ok(true);
         }
         let is_closed = self.closed(ticket.lane)? >= ticket.stamp;
@@ -53,11 +53,16 @@ impl Core {
 
     /// A lane's `closed`.
     pub fn closed(&self, lane: u32) -> Result<u64> {
-        let offset = self.places.lane(lane) + CLOSED_OFFSET;
-        closed_of(self.mem.load(offset)).ok_or(Error::Damaged {
+        let closed = self.lane_place(lane).closed(&self.mem);
+        closed.ok_or_else(|| self.damaged_lane(lane))
+    }
+
+    #[cold]
+    fn damaged_lane(&self, lane: u32) -> Error {
+        Error::Damaged {
             what: "a lane's first line",
-            offset,
-        })
+            offset: self.lane_place(lane).closed,
+        }
     }
 
     pub fn flush_closed(&self, lane: u32) {
@@ -66,33 +71,18 @@ impl Core {
 
     /// Has a lane's `closed` be at least `stamp`; it is not flushed.
     pub fn close(&self, lane: u32, stamp: u64) -> Result<()> {
-        let offset = self.places.lane(lane) + CLOSED_OFFSET;
-        loop {
-            let closed = self.closed(lane)?;
-            if closed >= stamp
-                || self
-                    .mem
-                    .cas(offset, closed_word(closed), closed_word(stamp))
-                    .is_ok()
-            {
-                return Ok(());
-            }
-        }
+        let closed = self.lane_place(lane).close(&self.mem, stamp);
+        closed.ok_or_else(|| self.damaged_lane(lane))
     }
 
     /// Flushes what a record of another lane has stored, unless that lane has had a fence since:
     /// then this thread's next fence makes it durable.
     fn flush_last(&self, ticket: Ticket, buffer: &mut Vec<u64>) -> Result<()> {
-        let line = self.places.lane_line(ticket.lane);
-        if self.mem.load_cached(line + LAST_OFFSET) != ticket.stamp {
-            return Ok(());
-        }
-        let record = self.mem.load_cached(line + LAST_RECORD_OFFSET);
-        let read = self.read_record(ticket.lane, record, buffer)?;
-        // The lane may go on meanwhile: its next fence is over then, and what was read may be torn.
-        self.mem.acquire();
-        let is_last = self.mem.load_cached(line + LAST_OFFSET) == ticket.stamp;
-        if is_last && read == Some(ticket.stamp) {
+        let place = self.lane_place(ticket.lane);
+        let is_last = place.is_last(&self.mem, ticket.stamp, |record| {
+            self.read_record(ticket.lane, record, buffer)
+        })?;
+        if is_last {
             self.flush_record(buffer)?;
         }
         Ok(())
@@ -139,11 +129,11 @@ impl Core {
     /// Flushes what the lane's last record has stored, whoever did: durable with this thread's next
     /// fence.
     pub(super) fn flush_owed(&self, lane: &mut Lane) -> Result<()> {
-        if lane.settled == lane.last {
+        if lane.state.settled == lane.state.last {
             return Ok(());
         }
         let (id, index, stamp) = lane.owed_of;
-        let is_last = stamp == lane.last || planted!("bug-flushed-by-older-places");
+        let is_last = stamp == lane.state.last || planted!("bug-flushed-by-older-places");
         if (id, index) == (self.id, lane.index) && is_last {
             // Stamps of a lane only rise, and no two heaps of a process have one id.
             self.close_superseded(lane.closes.iter().copied())?;
@@ -154,8 +144,8 @@ impl Core {
             }
             return Ok(());
         }
-        let read = self.read_record(lane.index, lane.last_record, &mut lane.buffer)?;
-        if read != Some(lane.last) {
+        let read = self.read_record(lane.index, lane.state.last_record, &mut lane.buffer)?;
+        if read != Some(lane.state.last) {
             return Err(Error::Broken);
         }
         self.flush_record(&lane.buffer)

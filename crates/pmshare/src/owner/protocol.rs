@@ -2,10 +2,6 @@
 //! sleeping waiters. It does not know the pool, so that `yat` can try every order of its threads'
 //! steps.
 //!
-//! A waiter that sleeps has set the bit, or has seen it set, in the word that it sleeps on; so the
-//! releasing thread wakes one. The woken waiter takes the word with the bit set, because others may
-//! still sleep.
-//!
 //! A waiter that sleeps has set the bit, or has seen it set, in the very word that it sleeps on; so
 //! the thread that gives that word back wakes one. The woken waiter takes the word with the bit
 //! set, for others may still sleep.

@@ -1,24 +1,30 @@
 //! Goal: the words by which processes of a heap tell each other what is in place, what is durable
 //! and how far a log is filled say so in every order that the memory allows. Method: models of
-//! these words on loom's memory, with the loads and stores of the code in its order; for each, the
-//! same with one step wrong, which loom has to find. The mapped memory itself can't be loom's: so
-//! the steps of a commit and of an append that the models do are compared with those that the
-//! recorder sees of real ones (and `heap_histories.rs` has the real code in many orders).
+//! these words on loom's memory, whose steps are the code's own (`pmlib::protocol`, and the owner
+//! word's protocol); for each, the same with one step or one order wrong, which loom has to find.
+//! The mapped memory itself can't be loom's: so the order of a commit's and an append's steps in
+//! the models is compared with that which the recorder sees of real ones (and `heap_histories.rs`
+//! has the real code in many orders).
+
+mod memory;
 
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU64, Ordering, fence};
+use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
+use memory::{Fault, Memory, Owner, yields};
 use pmem::Pmem;
 use pmem::record::{Observer, StoreKind, Verdict};
 use pmlib::containers::PLog;
+use pmlib::protocol::{LanePlace, LaneState, Words, is_unchanged, mark_changing, sequence};
 use pmlib::{Heap, Options, RawP};
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::chunk::{OWNER_OFFSET, PENDING_OFFSET, SEQUENCE_OFFSET};
 use pmlib_format::container::{LogRaw, SEGMENT_BYTES, SEGMENT_HEAD_BYTES, SegmentRaw};
 use pmlib_format::lane::{
-    CLOSED_OFFSET, DONE_OFFSET, HEAD_OFFSET, LANE_BYTES, LAST_OFFSET, LAST_RECORD_OFFSET,
-    RING_OFFSET, SETTLED_OFFSET,
+    CLOSED_OFFSET, DONE_OFFSET, HEAD_OFFSET, LANE_BYTES, LANE_OWNER_OFFSET, LAST_OFFSET,
+    LAST_RECORD_OFFSET, RING_OFFSET, SETTLED_OFFSET,
 };
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64 as AtomicU64Std;
@@ -31,7 +37,7 @@ enum Step {
     /// The record is stored.
     Record,
     Fence,
-    /// The lane's words.
+    /// The lane's words, which one call stores (`LanePlace::fenced`).
     Closed,
     LastRecord,
     Settled,
@@ -252,55 +258,47 @@ fn an_append_does_these_steps() {
 
 // ---- Readers without a lock: sequences of chunks.
 
-#[derive(Default)]
-struct Chunks {
-    sequences: [AtomicU64; 2],
-    homes: [AtomicU64; 2],
-}
+struct Chunks(Memory);
 
 impl Chunks {
+    const SEQUENCES: [u64; 2] = [0, 8];
+    const HOMES: [u64; 2] = [64, 72];
+
+    fn new(fault: Fault) -> Chunks {
+        let offsets = Chunks::SEQUENCES.into_iter().chain(Chunks::HOMES);
+        Chunks(Memory::new(offsets, fault))
+    }
+
     /// The part of a commit that readers see; it stores a number in both chunks.
     fn commit(&self, steps: &[Step], value: u64) {
         for step in steps {
             match *step {
-                // `Core::mark_changing`: the holder of the chunk's lock alone stores it.
-                Step::Odd(chunk) | Step::Even(chunk) => {
-                    let word = &self.sequences[chunk];
-                    let is_odd = matches!(step, Step::Odd(_));
-                    let sequence = word.load(Ordering::Acquire);
-                    word.store((sequence | 1) + u64::from(!is_odd), Ordering::Release);
-                }
-                Step::Home(chunk) => self.homes[chunk].store(value, Ordering::Release),
+                Step::Odd(chunk) => mark_changing(&self.0, Chunks::SEQUENCES[chunk], true),
+                Step::Even(chunk) => mark_changing(&self.0, Chunks::SEQUENCES[chunk], false),
+                Step::Home(chunk) => self.0.store(Chunks::HOMES[chunk], value),
                 _ => {}
             }
         }
     }
 
-    /// `Core::sequence`, `View::holds`: words of one moment; `None`: a commit came between.
+    /// Words of one moment; `None`: a commit came between.
     fn try_view(&self, looks_again: bool) -> Option<[u64; 2]> {
-        let mut noted = [0; 2];
+        let mut noted = Vec::new();
         let mut seen = [0; 2];
         // The first chunk is locked longest.
         for chunk in [1, 0] {
-            loop {
-                noted[chunk] = self.sequences[chunk].load(Ordering::Acquire);
-                if noted[chunk] & 1 == 0 {
-                    break;
-                }
-                thread::yield_now();
-            }
-            // A copy in no order of its own.
-            seen[chunk] = self.homes[chunk].load(Ordering::Relaxed);
+            let at = Chunks::SEQUENCES[chunk];
+            let Ok(before) = sequence(&self.0, at, yields);
+            noted.push((at, before));
+            seen[chunk] = self.0.copy(Chunks::HOMES[chunk]);
         }
-        fence(Ordering::Acquire);
-        let is_at = |chunk: usize| self.sequences[chunk].load(Ordering::Acquire) == noted[chunk];
-        (!looks_again || (is_at(0) && is_at(1))).then_some(seen)
+        (!looks_again || is_unchanged(&self.0, noted)).then_some(seen)
     }
 }
 
-fn readers(steps: Vec<Step>, looks_again: bool) -> impl Fn() + Sync + Send + 'static {
+fn readers(steps: Vec<Step>, looks_again: bool, fault: Fault) -> impl Fn() + Sync + Send + 'static {
     move || {
-        let chunks = Arc::new(Chunks::default());
+        let chunks = Arc::new(Chunks::new(fault));
         let other = chunks.clone();
         let reader = thread::spawn(move || {
             if let Some([first, second]) = other.try_view(looks_again) {
@@ -315,21 +313,31 @@ fn readers(steps: Vec<Step>, looks_again: bool) -> impl Fn() + Sync + Send + 'st
 
 #[test]
 fn a_view_is_of_one_moment() {
-    every_order(readers(COMMIT.to_vec(), true));
+    every_order(readers(COMMIT.to_vec(), true, Fault::None));
 }
 
 #[test]
 fn a_view_that_does_not_look_again_is_found() {
-    assert!(is_found(readers(COMMIT.to_vec(), false)));
+    assert!(is_found(readers(COMMIT.to_vec(), false, Fault::None)));
+}
+
+#[test]
+fn a_view_without_its_orders_is_found() {
+    for fault in [Fault::NoAcquire, Fault::RelaxedLoads, Fault::RelaxedStores] {
+        assert!(is_found(readers(COMMIT.to_vec(), true, fault)), "{fault:?}");
+    }
 }
 
 #[test]
 fn a_sequence_that_is_even_too_soon_is_found() {
-    assert!(is_found(readers(with(Step::Even(1), Step::Home(1)), true)));
-    assert!(is_found(readers(with(Step::Home(1), Step::Odd(0)), true)));
+    let fault = Fault::None;
+    let early = with(Step::Even(1), Step::Home(1));
+    assert!(is_found(readers(early, true, fault)));
+    let late = with(Step::Home(1), Step::Odd(0));
+    assert!(is_found(readers(late, true, fault)));
 }
 
-// ---- Hand-over: a record of lane 0 is followed by one of another lane.
+// ---- Hand-over: a record of lane 0 is followed by one of another lane, or of another thread.
 
 /// A value that is durable. No thread learns anything from it: its accesses order nothing, and see
 /// the last one.
@@ -347,43 +355,44 @@ impl Durable {
 }
 
 /// Lane 0 and two chunks.
-#[derive(Default)]
 struct Lanes {
-    closed: AtomicU64,
-    last: AtomicU64,
-    last_record: AtomicU64,
-    settled: AtomicU64,
-    /// The stamps of the records in two places of the ring.
-    ring: [AtomicU64; 2],
-    owners: [AtomicU64; 2],
-    pending: [AtomicU64; 2],
-    homes: [AtomicU64; 2],
+    memory: Memory,
     durable: [Durable; 2],
 }
+
+/// The lane's own words.
+const LANE: LanePlace = LanePlace {
+    closed: 1024,
+    line: 2048,
+};
+const LANE_OWNER: u64 = LANE.line + LANE_OWNER_OFFSET;
+/// Two records' places in the ring; each is a word, the stamp above the chunk that it changes.
+const RING: [u64; 2] = [1088, 1152];
+const OWNERS: [u64; 2] = [3072, 3200];
+const PENDING: [u64; 2] = [3080, 3208];
+const HOMES: [u64; 2] = [4096, 8192];
 
 /// The lane as its thread knows it.
 #[derive(Default)]
 struct Lane {
-    last: u64,
-    done: u64,
-    settled: u64,
+    state: LaneState,
     /// Flushed, and durable with the next fence: a home and its value.
     flushed: Vec<(usize, u64)>,
 }
 
 impl Lanes {
-    fn lock(&self, chunk: usize) {
-        let owner = &self.owners[chunk];
-        while owner
-            .compare_exchange(0, 1, Ordering::SeqCst, Ordering::SeqCst)
-            .is_err()
-        {
-            thread::yield_now();
+    fn new(fault: Fault) -> Lanes {
+        let line = (0..5).map(|word| LANE.line + 8 * word);
+        let pairs = [RING, OWNERS, PENDING, HOMES].into_iter().flatten();
+        let offsets = line.chain(pairs).chain([LANE.closed, LANE_OWNER]);
+        Lanes {
+            memory: Memory::new(offsets, fault),
+            durable: Default::default(),
         }
     }
 
     fn flush(&self, chunk: usize, flushed: &mut Vec<(usize, u64)>) {
-        flushed.push((chunk, self.homes[chunk].load(Ordering::Acquire)));
+        flushed.push((chunk, self.memory.load(HOMES[chunk])));
     }
 
     fn fence(&self, flushed: &mut Vec<(usize, u64)>) {
@@ -394,29 +403,40 @@ impl Lanes {
         }
     }
 
-    /// A commit of lane 0 that stores its stamp in one chunk, as the n-th of that lane.
+    /// A thread has the lane, does one commit and gives the lane back.
+    fn lease(&self, steps: &[Step], chunk: usize) {
+        let owner = Owner(&self.memory, LANE_OWNER);
+        owner.take();
+        let mut lane = Lane {
+            state: LANE.state(&self.memory),
+            ..Lane::default()
+        };
+        self.commit(&mut lane, steps, chunk);
+        owner.open();
+    }
+
+    /// A commit of lane 0 that stores its stamp in one chunk.
     fn commit(&self, lane: &mut Lane, steps: &[Step], chunk: usize) {
-        let stamp = lane.last + 1;
+        let memory = &self.memory;
+        let stamp = lane.state.last + 1;
         let place = stamp % 2;
-        self.lock(chunk);
+        let owner = Owner(memory, OWNERS[chunk]);
+        owner.take();
         for step in steps {
             match *step {
-                Step::FlushOwed if lane.last > 0 => self.flush(1 - chunk, &mut lane.flushed),
-                Step::Record => self.ring[place as usize].store(stamp, Ordering::Release),
+                Step::FlushOwed if lane.state.settled != lane.state.last => {
+                    // `Core::flush_owed`, of a record that another thread may have made.
+                    let record = memory.copy(RING[lane.state.last_record as usize - 1]);
+                    assert_eq!(record >> 1, lane.state.last, "not the lane's last record");
+                    self.flush(record as usize & 1, &mut lane.flushed);
+                }
+                Step::Record => memory.store(RING[place as usize], stamp << 1 | chunk as u64),
                 Step::Fence => self.fence(&mut lane.flushed),
-                Step::Closed => {
-                    (lane.settled, lane.done) = (lane.done, lane.last);
-                    self.closed.store(lane.done, Ordering::Release);
-                }
-                Step::LastRecord => self.last_record.store(place + 1, Ordering::Release),
-                Step::Settled => self.settled.store(lane.settled, Ordering::Release),
-                Step::Home(0) => self.homes[chunk].store(stamp, Ordering::Release),
-                Step::Last => {
-                    lane.last = stamp;
-                    self.last.store(stamp, Ordering::Release);
-                }
-                Step::Pending(0) => self.pending[chunk].store(stamp, Ordering::Release),
-                Step::Unlock(0) => drop(self.owners[chunk].swap(0, Ordering::SeqCst)),
+                Step::Closed => LANE.fenced(memory, &mut lane.state, place + 1),
+                Step::Home(0) => memory.store(HOMES[chunk], stamp),
+                Step::Last => LANE.in_place(memory, &mut lane.state, stamp),
+                Step::Pending(0) => memory.store(PENDING[chunk], stamp),
+                Step::Unlock(0) => owner.open(),
                 _ => {}
             }
         }
@@ -425,32 +445,30 @@ impl Lanes {
     /// `Core::follow` and the fence of another lane's commit in a chunk: the record that it follows
     /// is durable in place then.
     fn follow(&self, chunk: usize, flushes: bool) {
-        self.lock(chunk);
-        let stamp = self.pending[chunk].load(Ordering::Acquire);
+        let memory = &self.memory;
+        let owner = Owner(memory, OWNERS[chunk]);
+        owner.take();
+        let stamp = memory.load(PENDING[chunk]);
         let mut flushed = Vec::new();
-        let is_closing = self.settled.load(Ordering::Acquire) >= stamp
-            || self.closed.load(Ordering::Acquire) >= stamp;
+        let is_closing = LANE.is_settled(memory, stamp)
+            || LANE.closed(memory).is_some_and(|closed| closed >= stamp);
         if stamp > 0 && !is_closing && flushes {
-            // `Core::flush_last`.
-            if self.last.load(Ordering::Acquire) == stamp {
-                let record = self.last_record.load(Ordering::Acquire);
-                let read = self.ring[(record - 1) as usize].load(Ordering::Acquire);
-                fence(Ordering::Acquire);
-                if self.last.load(Ordering::Acquire) == stamp && read == stamp {
-                    self.flush(chunk, &mut flushed);
-                }
+            let read = |record: u64| Ok(Some(memory.copy(RING[record as usize - 1]) >> 1));
+            let is_last: Result<bool, Infallible> = LANE.is_last(memory, stamp, read);
+            if is_last == Ok(true) {
+                self.flush(chunk, &mut flushed);
             }
         }
         self.fence(&mut flushed);
         let durable = self.durable[chunk].get();
         assert!(durable >= stamp, "{stamp} is closed, and not durable");
-        self.owners[chunk].swap(0, Ordering::SeqCst);
+        owner.open();
     }
 }
 
-fn hand_over(steps: Vec<Step>, flushes: bool) -> impl Fn() + Sync + Send + 'static {
+fn hand_over(steps: Vec<Step>, flushes: bool, fault: Fault) -> impl Fn() + Sync + Send + 'static {
     move || {
-        let lanes = Arc::new(Lanes::default());
+        let lanes = Arc::new(Lanes::new(fault));
         let other = lanes.clone();
         let follower = thread::spawn(move || other.follow(0, flushes));
         let mut lane = Lane::default();
@@ -464,19 +482,55 @@ fn hand_over(steps: Vec<Step>, flushes: bool) -> impl Fn() + Sync + Send + 'stat
 
 #[test]
 fn a_record_that_is_followed_is_durable_in_place() {
-    every_order(hand_over(COMMIT.to_vec(), true));
+    every_order(hand_over(COMMIT.to_vec(), true, Fault::None));
 }
 
 #[test]
 fn a_record_that_is_not_flushed_is_found() {
-    assert!(is_found(hand_over(COMMIT.to_vec(), false)));
-    assert!(is_found(hand_over(without(Step::FlushOwed), true)));
+    let fault = Fault::None;
+    assert!(is_found(hand_over(COMMIT.to_vec(), false, fault)));
+    let owes = without(Step::FlushOwed);
+    assert!(is_found(hand_over(owes, true, fault)));
 }
 
 #[test]
 fn a_lane_that_closes_before_its_fence_is_found() {
     let steps = with(Step::Closed, Step::Fence);
-    assert!(is_found(hand_over(steps, true)));
+    assert!(is_found(hand_over(steps, true, Fault::None)));
+}
+
+/// A lane that goes from one thread to another: the second makes durable what the first has stored.
+fn lane_goes_on(steps: Vec<Step>, fault: Fault) -> impl Fn() + Sync + Send + 'static {
+    move || {
+        let lanes = Arc::new(Lanes::new(fault));
+        let (other, steps_of) = (lanes.clone(), steps.clone());
+        let second = thread::spawn(move || other.lease(&steps_of, 1));
+        lanes.lease(&steps, 0);
+        second.join().unwrap();
+        let last = LANE.state(&lanes.memory).last;
+        assert_eq!(last, 2, "one of two commits is gone");
+        lanes.follow(0, true);
+        lanes.follow(1, true);
+    }
+}
+
+#[test]
+fn a_lane_goes_from_thread_to_thread() {
+    every_order(lane_goes_on(COMMIT.to_vec(), Fault::None));
+}
+
+#[test]
+fn a_lane_that_owes_its_last_thread_is_found() {
+    let owes = without(Step::FlushOwed);
+    assert!(is_found(lane_goes_on(owes, Fault::None)));
+}
+
+#[test]
+fn a_lane_that_is_opened_without_order_is_found() {
+    assert!(is_found(lane_goes_on(
+        COMMIT.to_vec(),
+        Fault::RelaxedRelease
+    )));
 }
 
 // ---- The mark of a log's segment, which is busy while a record is added.

@@ -18,11 +18,11 @@ fn check_of(word: u64, salt: u64) -> u64 {
     (word ^ 0x5851_f42d_4c95_7f2d).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> CHECK_SHIFT
 }
 
-fn checked(word: u64, salt: u64) -> u64 {
+pub(crate) fn checked(word: u64, salt: u64) -> u64 {
     word | check_of(word, salt) << CHECK_SHIFT
 }
 
-fn is_checked(word: u64, salt: u64) -> bool {
+pub(crate) fn is_checked(word: u64, salt: u64) -> bool {
     word == checked(word & ((1 << CHECK_SHIFT) - 1), salt)
 }
 

@@ -20,6 +20,12 @@ pub enum Error {
         /// Bytes of the value.
         value: u64,
     },
+    /// A batch of too many changes.
+    #[error("a batch of {count} changes: it can have 65,535")]
+    TooMany {
+        /// How many they are.
+        count: u64,
+    },
     /// A record that is not as it was stored. Other keys are not touched by that.
     #[error("the record at offset {offset:#x} is damaged: its check does not fit")]
     Corrupt {

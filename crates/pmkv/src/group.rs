@@ -26,6 +26,9 @@ const LOOKS: u32 = 16;
 /// The group that is being changed: its number above this, and this bit.
 const BUSY: u64 = 1 << 16;
 const BUSY_SHIFT: u32 = 17;
+/// The chunk is one of a batch that is under way, or whose process is dead
+/// (`crates/pmkv/src/journal.rs`).
+pub(crate) const BATCH: u64 = 1 << 62;
 /// The bits of a note that tell of that.
 const BUSY_BITS: u64 = BUSY | 0xf << BUSY_SHIFT;
 
@@ -99,6 +102,21 @@ impl<'h, I: Index> Kv<'h, I> {
         I::lock_from(self, key, None)
     }
 
+    /// Locks an index chunk. A batch whose process is dead is brought to its end before.
+    #[inline]
+    pub(crate) fn lock_chunk(&self, chunk: u64) -> Result<Locked<'h>> {
+        loop {
+            let locked = self.ground.lock(chunk);
+            if self.ground.mem().load_cached(self.note(chunk)) & BATCH == 0
+                || planted!("bug-batch-mark-ignored")
+            {
+                return Ok(locked);
+            }
+            drop(locked);
+            self.mend_batch(chunk)?;
+        }
+    }
+
     #[inline]
     pub(crate) fn note(&self, chunk: u64) -> u64 {
         self.ground.note(chunk, 0)
@@ -160,9 +178,20 @@ impl<'h, I: Index> Kv<'h, I> {
         key: Key<'_>,
         value: &mut Vec<u8>,
     ) -> Result<Option<Found>> {
+        self.find_at(&group.located, key, value)
+    }
+
+    /// A key's slot in lines of a locked chunk.
+    #[inline]
+    pub(crate) fn find_at(
+        &self,
+        located: &Located<I::Way>,
+        key: Key<'_>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<Found>> {
         let mem = self.ground.mem();
         for line in self.all_lines(key.hash) {
-            let start = group.located.line(line);
+            let start = located.line(line);
             let words: [u64; 8] = mem.read(start);
             for (nth, &word) in words.iter().enumerate() {
                 let slot = Slot(word);

@@ -114,7 +114,7 @@ impl Index for ByHash {
                 Some(located) => located,
                 None => kv.locate(key.hash)?,
             };
-            let locked = kv.ground.lock(located.chunk);
+            let locked = kv.lock_chunk(located.chunk)?;
             if !Self::is_still(kv, &located) {
                 continue;
             }

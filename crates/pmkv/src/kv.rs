@@ -5,7 +5,7 @@ use std::cell::Cell;
 use pmlib::Heap;
 use pmlib::ground::Ground;
 use pmlib_format::CHUNK_BYTES;
-use pmlib_format::kv::{INDEX_MAGIC, STATE_DELETE, STATE_LIVE, STATE_PUT};
+use pmlib_format::kv::{INDEX_MAGIC, JOURNAL_MAGIC, STATE_DELETE, STATE_LIVE, STATE_PUT};
 
 use crate::engine::{Cut, Index};
 use crate::error::{Error, Result};
@@ -196,7 +196,7 @@ impl<'h, I: Index> Kv<'h, I> {
     }
 
     /// A place that no slot names is free again.
-    fn undo(&self, place: Place) -> Result<()> {
+    pub(crate) fn undo(&self, place: Place) -> Result<()> {
         if self.give_back(place) {
             self.drop_alone(place.offset)?;
         }
@@ -297,7 +297,7 @@ impl<'h, I: Index> Kv<'h, I> {
     }
 
     /// Whether the medium has failed: then nobody knows what happened.
-    fn alive(&self) -> Result<()> {
+    pub(crate) fn alive(&self) -> Result<()> {
         match self.ground.mem().failed() {
             None => Ok(()),
             Some(offset) => Err(Error::Heap(pmlib::Error::Lost { offset })),
@@ -421,11 +421,13 @@ impl<'h, I: Index> Kv<'h, I> {
             Ok(())
         })?;
         for (chunk, chunks) in self.ground.runs_of(self.head) {
-            if self.ground.mem().load(chunk * CHUNK_BYTES) == INDEX_MAGIC {
-                stats.index_chunks += 1;
-            } else {
-                stats.record_runs += 1;
-                stats.record_bytes += chunks * CHUNK_BYTES;
+            match self.ground.mem().load(chunk * CHUNK_BYTES) {
+                INDEX_MAGIC => stats.index_chunks += 1,
+                JOURNAL_MAGIC => {}
+                _ => {
+                    stats.record_runs += 1;
+                    stats.record_bytes += chunks * CHUNK_BYTES;
+                }
             }
         }
         Ok(stats)

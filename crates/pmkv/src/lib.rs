@@ -18,12 +18,14 @@ extern crate pmem;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 
+mod batch;
 mod directory;
 mod engine;
 mod error;
 mod group;
 mod index;
 mod iter;
+mod journal;
 mod key;
 mod kv;
 mod opening;
@@ -35,6 +37,7 @@ mod shape;
 mod slot;
 mod split;
 
+pub use batch::{BATCH_MAX, Change};
 pub use error::{Error, Result};
 pub use iter::Entries;
 pub use kv::{Expect, Hash, Kv, Stats};

@@ -120,6 +120,7 @@ impl<'h, I: Index> Kv<'h, I> {
             }
             (None, _) => return Err(Error::Shape { found }),
         };
+        kv.settle_batch_of_former_run()?;
         I::opened(&kv)?;
         Ok(kv)
     }

@@ -6,15 +6,16 @@
 
 use crate::engine::Index;
 use crate::error::Result;
-use crate::group::{Group, Located};
+use crate::group::{Found, Group, Located};
 use crate::index::Way;
+use crate::key::Key;
 use crate::kv::{Hash, Kv};
-use crate::record;
+use crate::record::{self, Head};
 use crate::slot::Slot;
 use crate::split::Position;
 
 /// Slots, and where they are.
-type Slots = Vec<(u64, Slot)>;
+pub(crate) type Slots = Vec<(u64, Slot)>;
 
 /// The fate of the damaged records that a scrub finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,22 +83,45 @@ impl<I: Index> Kv<'_, I> {
         let _window = self.ground.mem().window();
         let key = self.key(key);
         let group = self.lock(key)?;
-        let mut dropped = Vec::new();
+        let (_, dropped) = self.versions(&group.located, key)?;
+        self.drop_slots(group, &dropped)?;
+        Ok(!dropped.is_empty())
+    }
+
+    /// A key's slot in lines of a locked chunk, and the slots whose records are damaged and are
+    /// taken for the key's.
+    pub(crate) fn versions(
+        &self,
+        located: &Located<I::Way>,
+        key: Key<'_>,
+    ) -> Result<(Option<Found>, Slots)> {
+        let (mut whole, mut damaged) = (None, Vec::new());
         for line in self.all_lines(key.hash) {
-            let start = group.located.line(line);
+            let start = located.line(line);
             let words: [u64; 8] = self.ground.mem().read(start);
             for (nth, slot) in words.into_iter().map(Slot).enumerate() {
+                let at = start + nth as u64 * 8;
                 if !slot.is_seen() || slot.hash() != key.hash.in_slot() {
                     continue;
                 }
-                let damage = self.look_at(&group.located, slot)?.err();
-                if damage.is_some_and(|damage| damage.key.is_none_or(|found| found == key.bytes)) {
-                    dropped.push((start + nth as u64 * 8, slot));
+                match self.look_at(located, slot)? {
+                    Ok((head, found)) if found == key.bytes => {
+                        whole = Some(Found {
+                            line,
+                            at,
+                            slot,
+                            head,
+                        });
+                    }
+                    Ok(_) => {}
+                    Err(damage) if damage.key.as_ref().is_none_or(|found| found == key.bytes) => {
+                        damaged.push((at, slot));
+                    }
+                    Err(_) => {}
                 }
             }
         }
-        self.drop_slots(group, &dropped)?;
-        Ok(!dropped.is_empty())
+        Ok((whole, damaged))
     }
 
     /// Takes slots of a locked group away with their places, and unlocks it.
@@ -118,13 +142,13 @@ impl<I: Index> Kv<'_, I> {
             .try_for_each(|offset| self.drop_alone(offset))
     }
 
-    /// The bytes of the record of a group's slot, or its damage. Without the group's lock a record
-    /// that is being replaced seems damaged.
+    /// The record of a slot of a group: its head and its key, or its damage. Without the group's
+    /// lock a record that is being replaced seems damaged.
     fn look_at(
         &self,
         located: &Located<I::Way>,
         slot: Slot,
-    ) -> Result<std::result::Result<u64, Damage>> {
+    ) -> Result<std::result::Result<(Head, Vec<u8>), Damage>> {
         let offset = slot.place();
         let mut damage = Damage {
             offset,
@@ -140,7 +164,7 @@ impl<I: Index> Kv<'_, I> {
         }
         let is_its = head.instance == slot.instance();
         if is_its && record::is_whole(self.ground, offset, head)? {
-            return Ok(Ok(head.bytes()));
+            return Ok(Ok((head, key)));
         }
         damage.key = Some(key);
         Ok(Err(damage))
@@ -162,7 +186,7 @@ impl Scrub<'_, '_> {
         for (_, slot) in slots {
             step.records += 1;
             match hash.look_at(&located, slot)? {
-                Ok(bytes) => step.bytes += bytes,
+                Ok((head, _)) => step.bytes += head.bytes(),
                 Err(_) => is_doubtful = true,
             }
         }
@@ -196,7 +220,7 @@ impl Scrub<'_, '_> {
         for (at, slot) in hash.seen_slots(&group) {
             step.records += 1;
             match hash.look_at(&group.located, slot)? {
-                Ok(bytes) => step.bytes += bytes,
+                Ok((head, _)) => step.bytes += head.bytes(),
                 Err(mut damage) => {
                     damage.is_dropped = self.on_damage == OnDamage::Drop;
                     if damage.is_dropped {

@@ -36,7 +36,7 @@ impl<'h> Hash<'h> {
                 return Err(Error::Crowded);
             }
             let _window = mem.window();
-            let lock = self.ground.lock(located.chunk);
+            let lock = self.lock_chunk(located.chunk)?;
             for group in 0..self.cut.groups {
                 self.settle_if_needed(&located.with_group(group))?;
             }
@@ -158,7 +158,7 @@ impl<'h> Hash<'h> {
         let hash = KeyHash(position.prefix << (64 - HASH_BITS));
         loop {
             let located = self.locate(hash)?.with_group(position.group);
-            let locked = self.ground.lock(located.chunk);
+            let locked = self.lock_chunk(located.chunk)?;
             if !ByHash::is_still(self, &located) {
                 continue;
             }

@@ -186,3 +186,29 @@ fn a_scrub_beside_writers_finds_no_damage() {
     });
     assert_eq!(hash.count().unwrap(), 2000);
 }
+
+/// Goal: a damaged record can be overwritten by name, whichever byte is damaged, and a whole one
+/// as well. Method: a bit of each byte of a record is flipped, one after the other.
+#[test]
+fn a_damaged_key_can_be_overwritten() {
+    let heap = Heap::private(4 << 20, &options()).unwrap();
+    let hash = Hash::open(&heap, "kv").unwrap();
+    let value = |nth: u64| vec![nth as u8 ^ 0x55; 50];
+    let key = 42u64.to_le_bytes();
+    for nth in 0..100u64 {
+        hash.put(&nth.to_le_bytes(), &value(nth)).unwrap();
+    }
+    for byte in 0..32 + 50 {
+        let place = offsets(&heap, 100, value)[42];
+        flip(&heap, place + byte, byte % 8);
+        assert!(matches!(hash.put(&key, b"new"), Err(Error::Corrupt { .. })));
+        hash.overwrite(&key, b"new").unwrap();
+        assert_eq!(hash.get(&key).unwrap().unwrap(), b"new", "{byte}");
+        assert_eq!(hash.count().unwrap(), 100);
+        hash.overwrite(&key, &value(42)).unwrap();
+    }
+    assert_eq!(scrubbed(&hash, OnDamage::Keep).damaged, []);
+    for nth in 0..100u64 {
+        assert_eq!(hash.get(&nth.to_le_bytes()).unwrap().unwrap(), value(nth));
+    }
+}

@@ -27,6 +27,12 @@
 //!
 //! A **record chunk** has a line: [`RECORDS_MAGIC`], bytes of a place, places. A byte of each place
 //! follows, which means nothing in a later run, then the places, from a line's start on.
+//!
+//! The **journal** is a run with a line: [`JOURNAL_MAGIC`], the number of the last batch that is
+//! over (48 bits) with a check (16), the same again. A record follows: check (XXH3-64 of all that
+//! follows, keyed by the seed and the journal's offset), number of the batch, images, to the end of
+//! the line; then each image, nine words: a line's offset and what is to stand there. New slots are
+//! in the state "put" there, and become live.
 
 use crate::CHUNK_BYTES;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -41,7 +47,9 @@ pub struct KvHeadRaw {
     /// lines of a group (8), stash lines (8), log2 of the most places of a record chunk (8).
     pub shape: u64,
     /// Zero.
-    pub unused: [u64; 6],
+    pub unused: [u64; 5],
+    /// The journal: its first chunk (48 bits), a check (16); 0: none yet.
+    pub journal: u64,
 }
 
 /// Version of the engines' bytes.
@@ -77,6 +85,17 @@ pub const STATE_LIVE: u64 = 0;
 pub const STATE_PUT: u64 = 1;
 /// State: the delete is under way.
 pub const STATE_DELETE: u64 = 2;
+
+/// First word of a journal.
+pub const JOURNAL_MAGIC: u64 = u64::from_le_bytes(*b"PMKVJNL1");
+/// Where an engine's head names its journal.
+pub const JOURNAL_OFFSET: u64 = 56;
+/// Bytes of a journal before its record.
+pub const JOURNAL_HEAD_BYTES: u64 = 64;
+/// Bytes of a journal's record before its images.
+pub const JOURNAL_RECORD_BYTES: u64 = 64;
+/// Bytes of an image.
+pub const JOURNAL_IMAGE_BYTES: u64 = 72;
 
 /// Bytes of a record before its key.
 pub const KV_RECORD_HEAD_BYTES: u64 = 24;

@@ -33,6 +33,18 @@ pmem::bugs! {
         "a dead process's record is flushed, and not stored again";
     "bug-split-drops-a-slot",
         "a slot is in neither half of a chunk that was split";
+    "bug-batch-slots-before-fence",
+        "a batch stores its slots before its records and its journal are durable";
+    "bug-batch-over-before-slots",
+        "a batch is over before its slots are durable";
+    "bug-batch-over-unfenced",
+        "a batch returns before it is durably over, and may be redone later";
+    "bug-batch-records-unchecked",
+        "a batch is redone though a record of it is torn";
+    "bug-batch-not-redone",
+        "a batch that power loss has left is not redone";
+    "bug-batch-mark-ignored",
+        "a chunk is used though a dead process's batch has to be redone in it";
     "bug-directory-before-record",
         "a new directory is the engine's before it is durable";
 }

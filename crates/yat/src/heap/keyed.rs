@@ -10,7 +10,7 @@ use crate::program::{Moment, Program, accepts_equal};
 use crate::trace::{Place, on_cpu};
 use pmem::Pmem;
 use pmem::record::{Observer, StoreKind, Verdict};
-use pmkv::{Expect, Hash, Shape};
+use pmkv::{Change, Expect, Hash, Shape};
 use pmlib::{Error, Heap, Options};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,6 +32,8 @@ pub enum Call {
     Delete(u64),
     /// All keys are taken away that are there: each by itself.
     DeleteAll,
+    /// A batch: keys get values of so many bytes, and others are taken away.
+    Batch(&'static [(u64, usize)], &'static [u64]),
 }
 
 /// One step of a workload.
@@ -88,6 +90,15 @@ fn call(hash: &Hash<'_>, call: Call, nth: u64) -> Result<(), pmkv::Error> {
             .map(drop),
         Call::Delete(number) => hash.delete(&key(number)).map(drop),
         Call::DeleteAll => hash.clear().map(drop),
+        Call::Batch(put, deleted) => {
+            let keys: Vec<[u8; 8]> = put.iter().map(|&(number, _)| key(number)).collect();
+            let values: Vec<Vec<u8>> = put.iter().map(|&(_, len)| vec![nth as u8; len]).collect();
+            let gone: Vec<[u8; 8]> = deleted.iter().map(|&number| key(number)).collect();
+            let puts = keys.iter().zip(&values);
+            let puts = puts.map(|(key, value)| Change::Put(key, value));
+            let deletes = gone.iter().map(|key| Change::Delete(key));
+            hash.batch(&puts.chain(deletes).collect::<Vec<_>>())
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Workloads on a key-value engine.
 
 use super::keyed::{Call, Keyed, Step};
-use Call::{Delete, DeleteAll, Put, PutNew};
+use Call::{Batch, Delete, DeleteAll, Put, PutNew};
 use pmkv::Shape;
 
 /// Bytes of most values: records of a few lines, which tear at few places.
@@ -106,6 +106,47 @@ fn long() -> Vec<Keyed> {
     all
 }
 
+/// Batches: the first one of an engine, later ones, over old versions, with deletes, with splits,
+/// and calls behind them that a batch redone too late would undo.
+fn batches() -> Vec<Keyed> {
+    const NEW: Call = Batch(&[(2, 8), (3, 8)], &[]);
+    const MIXED: Call = Batch(&[(0, 8), (4, 20)], &[1]);
+    vec![
+        workload(TWO, &used(2), &[NEW]),
+        workload(TWO, &[NEW, Put(0, 20), Put(1, 20)], &[MIXED]),
+        workload(
+            TWO,
+            &[NEW, Put(0, 20), Put(0, 8)],
+            &[MIXED, Put(0, 8), Delete(4)],
+        ),
+        workload(SMALL, &[NEW, Put(0, 8), Put(0, 8)], &[Batch(&[], &[0, 2])]),
+        workload(SMALL, &[MIXED, Put(0, 8)], &[MIXED, MIXED]),
+        workload(
+            SMALL,
+            &small_keys(15),
+            &[Batch(&[(15, 8), (16, 8), (3, 8)], &[])],
+        ),
+        Keyed {
+            prepared: vec![MIXED, Put(1, 20)],
+            steps: vec![
+                Step::One(MIXED),
+                Step::Second(Put(0, 20)),
+                Step::Second(Batch(&[(4, 8)], &[0])),
+                Step::One(Put(4, 8)),
+            ],
+            shape: TWO,
+            is_shared: true,
+        },
+    ]
+}
+
+/// So many keys with short values, after a batch of one of them.
+fn small_keys(count: u64) -> Vec<Call> {
+    let mut calls = vec![Batch(&[(0, 8)], &[])];
+    calls.extend((1..count).map(|key| Put(key, 8)));
+    calls
+}
+
 /// Two processes by turns.
 fn shared() -> Vec<Keyed> {
     let sequences: [&[Step]; 5] = [
@@ -144,6 +185,7 @@ fn shared() -> Vec<Keyed> {
 pub fn keyed() -> Vec<Keyed> {
     let mut all = short();
     all.extend(long());
+    all.extend(batches());
     all.extend(shared());
     all
 }
@@ -158,6 +200,7 @@ pub fn keyed_recovered() -> Vec<Keyed> {
         workload(TWO, &used(2), &[Put(0, LEN), Delete(0)]),
         workload(SMALL, &keys(8), &[Put(0, LEN)]),
         workload(SMALL, &keys(16), &[Put(16, LEN)]),
+        workload(TWO, &small_keys(2), &[Batch(&[(0, 8), (2, 8)], &[1])]),
     ]
 }
 
@@ -170,6 +213,13 @@ pub fn keyed_killed() -> Vec<Keyed> {
         workload(SMALL, &keys(8), &[Put(0, LEN), Put(9, LEN)]),
         workload(SMALL, &keys(16), &[Put(16, LEN)]),
         workload(TWO, &keys(1), &[Put(1, 70_000), Put(1, 8)]),
+        workload(TWO, &small_keys(3), &[Batch(&[(0, 8), (4, 8)], &[1])]),
+        // Two index chunks.
+        workload(
+            SMALL,
+            &small_keys(17),
+            &[Batch(&[(0, 8), (1, 8), (17, 8), (18, 8)], &[2])],
+        ),
     ];
     for one in &mut all {
         one.is_shared = true;

@@ -21,7 +21,7 @@ use crate::record::{self, Head, Seen};
 use crate::slot::Slot;
 
 /// Looks without a lock before a reader takes it.
-const LOOKS: u32 = 16;
+pub(crate) const LOOKS: u32 = 16;
 
 /// The group that is being changed: its number above this, and this bit.
 const BUSY: u64 = 1 << 16;
@@ -123,7 +123,7 @@ impl<'h, I: Index> Kv<'h, I> {
     }
 
     #[inline]
-    fn sequence(&self, chunk: u64) -> u64 {
+    pub(crate) fn sequence(&self, chunk: u64) -> u64 {
         self.ground.note(chunk, 1)
     }
 

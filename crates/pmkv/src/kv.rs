@@ -45,7 +45,6 @@ pub struct Kv<'h, I: Index> {
     pub(crate) cut: I::Cut,
     pub(crate) pools: Pools,
     /// Knowledge of the index that this process keeps.
-    #[expect(dead_code, reason = "the hash engine looks all of it up")]
     pub(crate) state: I::State,
 }
 

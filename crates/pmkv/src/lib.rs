@@ -36,6 +36,7 @@ mod settle;
 mod shape;
 mod slot;
 mod split;
+mod tree;
 
 pub use batch::{BATCH_MAX, Change};
 pub use error::{Error, Result};
@@ -44,6 +45,7 @@ pub use kv::{Expect, Hash, Kv, Stats};
 pub use opening::Kind;
 pub use scrub::{Damage, OnDamage, Scrub, Scrubbed};
 pub use shape::Shape;
+pub use tree::{Range, Tree, TreeShape};
 
 /// The page's example is a test.
 #[cfg(doctest)]

@@ -14,6 +14,12 @@ use crate::places::Pools;
 const FINGERPRINT: u64 = u64::from_le_bytes(*b"PMKVHEAD");
 const HEAD_BYTES: u64 = size_of::<KvHeadRaw>() as u64;
 
+/// The head of the engine of this name, if there is one that was made to its end.
+fn made_head(heap: &Heap, name: &str) -> Result<Option<u64>> {
+    let head = heap.find_root_of(name, FINGERPRINT, HEAD_BYTES)?;
+    Ok(head.filter(|&head| heap.ground().mem().load(head) != 0))
+}
+
 /// The kinds of engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -34,12 +40,13 @@ impl Kind {
         }
     }
 
-    /// The kind of the engine of this name; `None`: there is none.
+    /// The kind of the engine of this name; `None`: there is none, or its making has not come to
+    /// its end.
     ///
     /// # Errors
     /// `Heap`; `Shape`: this build does not know it.
     pub fn of_engine(heap: &Heap, name: &str) -> Result<Option<Kind>> {
-        let Some(head) = heap.find_root_of(name, FINGERPRINT, HEAD_BYTES)? else {
+        let Some(head) = made_head(heap, name)? else {
             return Ok(None);
         };
         let found = heap.ground().mem().load(head + 8);
@@ -72,7 +79,7 @@ impl<'h, I: Index> Kv<'h, I> {
     /// # Errors
     /// Those of [`Kv::open`].
     pub fn existing(heap: &'h Heap, name: &str) -> Result<Option<Self>> {
-        match heap.find_root_of(name, FINGERPRINT, HEAD_BYTES)? {
+        match made_head(heap, name)? {
             Some(_) => Self::open(heap, name).map(Some),
             None => Ok(None),
         }

@@ -47,4 +47,18 @@ pmem::bugs! {
         "a chunk is used though a dead process's batch has to be redone in it";
     "bug-directory-before-record",
         "a new directory is the engine's before it is durable";
+    "bug-fence-of-the-lower-key",
+        "a leaf's range begins with the greatest key that stays below it";
+    "bug-leaf-before-its-content",
+        "a new leaf's word is stored before its slots are durable";
+    "bug-leaf-unflushed",
+        "a new leaf's word is not durable before its slots are cleared in the old leaf";
+    "bug-moved-slots-unflushed",
+        "a split is over before the slots that were moved are durably cleared";
+    "bug-old-leaf-unflushed",
+        "a leaf is split while clears in it may not be durable";
+    "bug-leaf-split-not-mended",
+        "the slots of a split under way stay in both leaves";
+    "bug-leaves-of-another-chunk-kept",
+        "a chunk keeps the leaves that its split gave away";
 }

@@ -1,0 +1,339 @@
+//! Splits. A leaf that is full gives the upper half of its keys to a free leaf of its chunk; a chunk
+//! without a free leaf, the upper half of its leaves to a new chunk.
+//!
+//! A leaf is split in this order, with the chunk locked:
+//! 1. The new leaf's slots and the record of its fence are durable, and so is each clear in the old
+//!    leaf, so that each of its slots has its record from now on.
+//! 2. The new leaf's word is durable, with the state "put": the split has happened.
+//! 3. The slots that it took over are cleared in the old leaf, durably.
+//! 4. Its word gets the state "live", unfenced.
+//!
+//! A word in the state "put" tells the one who mends (`mend`) that the third step may not have come
+//! to its end. No place that the old leaf names is used again before, because the lock is held.
+//!
+//! A chunk is split by a transaction, as the hash engine's are. Which of its leaves it still has
+//! follows from the directory: those whose fences are below the next chunk's least key.
+
+use std::sync::Arc;
+
+use pmlib::ground::Locked;
+use pmlib_format::kv::{DEPTH_MAX, STATE_LIVE, STATE_PUT};
+
+use super::top::Shared;
+use super::{
+    Found, MENDED, Map, SPLITTING, Seek, Tree, Way, empty_chunk, fences, leaf_word, mended,
+    version_of,
+};
+use crate::directory::{Directory, chunk_word};
+use crate::engine::Cut;
+use crate::error::{Error, Result};
+use crate::group::{Located, all_settled};
+use crate::key::Key;
+use crate::places::Place;
+use crate::record::{self, Head};
+use crate::slot::Slot;
+
+/// The outcome of an attempt to split a leaf.
+enum Tried {
+    /// The place was used for the fence.
+    Done,
+    /// There is room by now.
+    Room,
+    /// A place is wanted for this fence.
+    Fence(Vec<u8>),
+    /// The chunk has no free leaf.
+    Full(u64),
+}
+
+/// How a leaf is parted.
+struct Plan {
+    /// The least key of the new leaf.
+    fence: Vec<u8>,
+    /// The slots that it takes over, and where they are.
+    moved: Vec<(u64, Slot)>,
+    /// Slots whose keys can't be read: they are in both, so that their keys are errors.
+    damaged: Vec<(u64, Slot)>,
+}
+
+/// How many of so many are to stay below: most, where keys come in order.
+fn staying(count: usize, is_ascending: bool) -> usize {
+    let above = if is_ascending { count / 8 } else { count / 2 };
+    count - above.max(1)
+}
+
+impl<'h> Tree<'h> {
+    /// Splits the leaf of a key, if it is full; nothing is locked.
+    #[cold]
+    pub(crate) fn split_leaf(&self, key: Key<'_>, _: &Located<Way>) -> Result<()> {
+        let mut taken: Option<(Place, Vec<u8>)> = None;
+        loop {
+            let tried = self.try_split(key, taken.as_ref());
+            if matches!(tried, Ok(Tried::Done)) {
+                return Ok(());
+            }
+            if let Some((place, _)) = taken.take() {
+                // After a medium's failure a leaf may name it.
+                self.alive()?;
+                self.undo(place)?;
+            }
+            match tried? {
+                Tried::Done | Tried::Room => return Ok(()),
+                Tried::Full(chunk) => return self.split_chunk(key, chunk),
+                Tried::Fence(fence) => {
+                    let place = self.take(record::taken(&fence, &[])?)?;
+                    taken = Some((place, fence));
+                }
+            }
+        }
+    }
+
+    fn try_split(&self, key: Key<'_>, taken: Option<&(Place, Vec<u8>)>) -> Result<Tried> {
+        let (_locked, known, map) = self.lock_chunk_at(Seek::At(key.bytes))?;
+        let found = Found::of(&known, &map, Seek::At(key.bytes));
+        let leaf = self.leaf_of(known.chunk, found.leaf(), map.version);
+        self.settle_if_needed(&leaf)?;
+        let Some(plan) = self.plan(&leaf, key)? else {
+            return Ok(Tried::Room);
+        };
+        let free = (0..self.cut.all_leaves()).find(|leaf| !map.leaves.contains(leaf));
+        let Some(free) = free else {
+            return Ok(Tried::Full(known.chunk));
+        };
+        match taken {
+            Some((place, fence)) if *fence == plan.fence => {
+                let new = self.leaf_of(known.chunk, free, map.version);
+                self.part(&leaf, &new, *place, &plan)?;
+                let version = map.version.wrapping_add(1);
+                let next = map.with(version, found.nth, &plan.fence, free);
+                known.map.store(Some(Arc::new(next)));
+                Ok(Tried::Done)
+            }
+            _ => Ok(Tried::Fence(plan.fence)),
+        }
+    }
+
+    /// How a locked leaf is parted; `None`: it has a free slot.
+    fn plan(&self, leaf: &Located<Way>, key: Key<'_>) -> Result<Option<Plan>> {
+        let (mut keys, mut damaged) = (Vec::new(), Vec::new());
+        for line in 1..=self.cut.lines() {
+            let start = leaf.line(line);
+            let words: [u64; 8] = self.ground.mem().read(start);
+            for (nth, &word) in words.iter().enumerate() {
+                let (at, slot) = (start + nth as u64 * 8, Slot(word));
+                if word == 0 {
+                    return Ok(None);
+                }
+                match self.key_in(slot)? {
+                    Some(key) => keys.push((key, at, slot)),
+                    None => damaged.push((at, slot)),
+                }
+            }
+        }
+        keys.sort_by(|(one, ..), (other, ..): &(Vec<u8>, u64, Slot)| one.cmp(other));
+        let [.., (last, ..)] = &keys[..] else {
+            let offset = damaged.first().map_or(0, |(_, slot)| slot.place());
+            return Err(Error::Corrupt { offset });
+        };
+        let stay = staying(keys.len(), key.bytes > &last[..]);
+        let Some(below) = stay.checked_sub(1) else {
+            let offset = damaged.first().map_or(0, |(_, slot)| slot.place());
+            return Err(Error::Corrupt { offset });
+        };
+        let fence = match planted!("bug-fence-of-the-lower-key") {
+            true => &keys[below].0[..],
+            false => fences::separator(&keys[below].0, &keys[stay].0),
+        };
+        let fence = fence.to_vec();
+        let moved = keys.drain(stay..).map(|(_, at, slot)| (at, slot));
+        Ok(Some(Plan {
+            fence,
+            moved: moved.collect(),
+            damaged,
+        }))
+    }
+
+    /// The key of a slot; `None`: its record is damaged.
+    pub(crate) fn key_in(&self, slot: Slot) -> Result<Option<Vec<u8>>> {
+        let place = slot.place();
+        let Some(head) = record::head_at(self.ground, place) else {
+            return Ok(None);
+        };
+        if head.instance != slot.instance() {
+            return Ok(None);
+        }
+        let key = record::key_of(self.ground, place, head)?;
+        // A key of another hash would not be found, and be taken for one that is gone.
+        let is_of_slot = self.key(&key).hash.in_slot() == slot.hash();
+        Ok(is_of_slot.then_some(key))
+    }
+
+    /// Parts a locked leaf.
+    fn part(
+        &self,
+        old: &Located<Way>,
+        new: &Located<Way>,
+        place: Place,
+        plan: &Plan,
+    ) -> Result<()> {
+        let (mem, lines) = (self.ground.mem(), self.cut.lines());
+        let at = self.note(old.chunk);
+        let note = mem.load_cached(at);
+        mem.store(at, note | SPLITTING);
+        let head = Head {
+            check: 0,
+            version: 0,
+            epoch: self.ground.run(),
+            value: 0,
+            key: plan.fence.len() as u64,
+            instance: place.instance,
+        };
+        let staged = record::stage(self.ground.seed(), place.offset, head, &plan.fence, &[]);
+        mem.write_nt(place.offset, staged.whole_lines())?;
+        let mut content = vec![0; (lines * 64) as usize];
+        for (from, slot) in plan.moved.iter().chain(&plan.damaged) {
+            let to = (from - old.line(1)) as usize;
+            content[to..to + 8].copy_from_slice(&slot.with_state(STATE_LIVE).0.to_le_bytes());
+        }
+        mem.write_nt(new.line(1), &content)?;
+        if !planted!("bug-old-leaf-unflushed") {
+            mem.flush(old.line(1), lines * 64);
+        }
+        if !planted!("bug-leaf-before-its-content") {
+            mem.fence();
+        }
+        self.mark_sequence(old.chunk, true);
+        let word = leaf_word(place.offset, place.instance);
+        mem.store(new.start, word.with_state(STATE_PUT).0);
+        if !planted!("bug-leaf-unflushed") {
+            mem.flush(new.start, 8);
+        }
+        mem.fence();
+        for &(at, _) in &plan.moved {
+            mem.store(at, 0);
+        }
+        if !planted!("bug-moved-slots-unflushed") {
+            mem.flush(old.line(1), lines * 64);
+            mem.fence();
+        }
+        mem.store(new.start, word.0);
+        mem.flush(new.start, 8);
+        self.change_note(old.chunk, |note| note & !SPLITTING);
+        self.mark_sequence(old.chunk, false);
+        self.alive()
+    }
+
+    /// Changes the note of a locked chunk, with the next version.
+    fn change_note(&self, chunk: u64, change: impl Fn(u64) -> u64) {
+        let (mem, at) = (self.ground.mem(), self.note(chunk));
+        let note = mem.load_cached(at);
+        let version = mended(version_of(note).wrapping_add(1));
+        mem.store(at, change(note & u64::from(u32::MAX) | version));
+    }
+
+    /// Splits the chunk of a key, if it has no free leaf; nothing is locked.
+    fn split_chunk(&self, key: Key<'_>, full: u64) -> Result<()> {
+        let mem = self.ground.mem();
+        let mut locked: Option<(Locked<'h>, Shared, Arc<Map>, usize)> = None;
+        let done = self.heap.tx(|tx| {
+            tx.lock(self.head)?;
+            let _window = mem.window();
+            let (lock, known, map) = self.lock_chunk_at(Seek::At(key.bytes))?;
+            let count = map.leaves.len();
+            if known.chunk != full || (count as u64) < self.cut.all_leaves() {
+                // Somebody else has split it.
+                return Ok(());
+            }
+            for group in 0..self.cut.groups {
+                let leaf = self.leaf_of(full, group * self.cut.leaves, map.version);
+                self.settle_if_needed(&leaf)?;
+            }
+            let found = Found::of(&known, &map, Seek::At(key.bytes));
+            let stay = staying(count, found.nth + 1 == count);
+            let content = self.upper(full, &map.leaves[stay..]);
+            let new = self.make_index(tx, &content, mended(1) | all_settled(self.cut.groups))?;
+            self.append(tx, new)?;
+            // Readers wait for the lock from now on, and mend it if this process dies.
+            let at = self.note(full);
+            mem.store(at, mended(map.version) & !MENDED);
+            locked = Some((lock, known, map, stay));
+            Ok(())
+        });
+        let Some((_lock, known, map, stay)) = locked else {
+            return done;
+        };
+        let _window = mem.window();
+        let settled = all_settled(self.cut.groups);
+        if done.is_err() {
+            mem.store(self.note(full), mended(map.version) | settled);
+            return done;
+        }
+        self.mark_sequence(full, true);
+        for &leaf in &map.leaves[stay..] {
+            // Whoever mends clears it again: the directory says whose it is.
+            mem.store(self.cut.leaf_at(full, leaf), 0);
+        }
+        self.mark_sequence(full, false);
+        self.change_note(full, |note| note | settled);
+        known.map.store(None);
+        self.refresh()
+    }
+
+    /// The content of a new chunk with leaves of a locked one.
+    fn upper(&self, chunk: u64, leaves: &[u64]) -> Vec<u8> {
+        let mem = self.ground.mem();
+        let least = Slot(mem.load(self.cut.leaf_at(chunk, leaves[0])));
+        let mut content = empty_chunk(least.with_state(STATE_LIVE).0);
+        for (nth, &leaf) in leaves.iter().enumerate() {
+            let from = self.cut.leaf_at(chunk, leaf);
+            let to = self.cut.leaf_at(0, nth as u64);
+            for word in 0..(1 + self.cut.lines()) * 8 {
+                // Words of a leaf's first line beyond its own are 0.
+                let slot = Slot(mem.load(from + word * 8));
+                let live = if slot.0 == 0 {
+                    0
+                } else {
+                    slot.with_state(STATE_LIVE).0
+                };
+                let to = (to + word * 8) as usize;
+                content[to..to + 8].copy_from_slice(&live.to_le_bytes());
+            }
+        }
+        content
+    }
+
+    /// Appends a chunk to the directory, by the transaction.
+    fn append(&self, tx: &mut pmlib::Tx<'_>, new: u64) -> Result<()> {
+        let mem = self.ground.mem();
+        let (Directory { offset, depth }, _) = self.directory()?;
+        let word = chunk_word(new, 0, self.head).to_le_bytes();
+        let words = 1u64 << depth;
+        let mut nth = self.known_words();
+        while nth < words && mem.load(offset + nth * 8) != 0 {
+            nth += 1;
+        }
+        if nth < words {
+            tx.edit_bytes(offset, nth * 8, 8)?.copy_from_slice(&word);
+            return Ok(());
+        }
+        if depth == DEPTH_MAX {
+            return Err(Error::Crowded);
+        }
+        let bytes = words * 16;
+        let doubled = tx.alloc(bytes)?;
+        let old: Vec<u64> = (0..words).map(|nth| mem.load(offset + nth * 8)).collect();
+        let copy = tx.edit_bytes(doubled, 0, bytes)?;
+        copy.fill(0);
+        for (to, word) in copy.chunks_mut(8).zip(old) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        copy[words as usize * 8..][..8].copy_from_slice(&word);
+        let directory = Directory {
+            offset: doubled,
+            depth: depth + 1,
+        };
+        let word = directory.word(self.head);
+        tx.edit_bytes(self.head, 0, 8)?
+            .copy_from_slice(&word.to_le_bytes());
+        Ok(tx.free(offset)?)
+    }
+}

@@ -110,7 +110,7 @@ install_all() {
         file 755 "$built/libpmkv_c.so" "$PREFIX/lib/libpmkv.so.0"
         link libpmkv.so.0 "$PREFIX/lib/libpmkv.so"
         file 644 crates/pmkv-capi/include/pmkv.h "$PREFIX/include/pmkv.h"
-        package_config pmkv "A persistent heap: objects and transactions in mapped files"
+        package_config pmkv "A persistent heap: objects, transactions, keys and values in mapped files"
     fi
     for name in mount.pmfs mount.fuse.pmfs umount.pmfs fsck.pmfs mkfs.pmfs; do
         link "$PREFIX/bin/pmfs" "$HELPERDIR/$name"

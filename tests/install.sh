@@ -62,6 +62,10 @@ in_an_empty_place() {
     LD_LIBRARY_PATH=$at/usr/local/lib timeout -s KILL 1 "$place/bank" "$place/bank.heap" >>"$place/said" || true
     [ "$(grep -c ' transfers so far, and every one is whole' "$place/said")" = 2 ] && ! tail -n 1 "$place/said" | grep -q '^0 '
     rm "$place/bank.heap"
+    mapfile -t flags < <(pc pmkv | xargs -n 1)
+    cc -Wall -Werror crates/pmkv-capi/examples/hello.c "${flags[@]}" -o "$place/keys"
+    LD_LIBRARY_PATH=$at/usr/local/lib "$place/keys" "$place/keys.heap" | grep -qx 'starts: 1'
+    rm "$place/keys.heap"
     man -M "$at/usr/local/share/man" 3 libpmkv | grep -q 'pmheap_tx_commit'
     [ -s "$at/usr/local/share/doc/pmfs/LICENSE-MIT" ]
     man -M "$at/usr/local/share/man" 8 mount.pmfs | grep -q 'mount -t pmfs'

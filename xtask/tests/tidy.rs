@@ -70,7 +70,7 @@ const MAY_USE: [(&str, &[&str]); 25] = [
     ),
     ("pm-cli", &[]),
     ("pmkv", &["pmem", "pmlib", "pmlib-format"]),
-    ("pmkv-capi", &["pmem", "pmlib"]),
+    ("pmkv-capi", &["pmem", "pmkv", "pmlib"]),
     ("pmkv-cli", &["pm-cli", "pmkv", "pmlib"]),
     ("pmep", &[]),
     ("pmep-cli", &["pm-cli", "pmep"]),

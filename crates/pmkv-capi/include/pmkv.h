@@ -1,21 +1,24 @@
 /*
- * libpmkv: a persistent heap from C.
+ * libpmkv: a persistent heap, and key-value engines in it, from C.
  *
  * A heap is one file, mapped, that holds objects. They outlive the process, and power if the medium
  * does. An object is named by its offset in the heap, a uint64_t; 0 is no object. A program changes
  * objects in transactions. Each one happens wholly or not at all, and is durable when its commit
  * returns. docs/HEAP.md tells the rest.
  *
+ * An engine is a named part of a heap that keeps values of any bytes by keys of any bytes. A put is
+ * durable when it returns. docs/KV.md tells the rest.
+ *
  * A function answers with a code, or with a pointer or an offset, which is NULL or 0 if it failed.
  * pmheap_last_code() has the code of this thread's last call, and pmheap_error() the cause in words.
  * Nothing jumps out of a call, and no panic gets out of the library.
  *
- * Handles are numbers that are looked up, so that a heap that was closed and a transaction that has
- * ended are told. Pointers to memory have to be what each function says; NULL is told.
+ * Handles are numbers that are looked up, so that a heap or an engine that was closed, and a
+ * transaction that has ended, are told. Pointers to memory have to be what each function says; NULL is told.
  *
  * Any number of threads and processes use a heap at once. A transaction belongs to the thread that
- * began it. A thread that ends undoes its transactions. After fork the child's copy of a heap is
- * dead: the child opens the heap again.
+ * began it. A thread that ends undoes its transactions. After fork the child's copies of heaps and
+ * engines are dead: the child opens the heap again.
  */
 #ifndef PMKV_H
 #define PMKV_H
@@ -31,6 +34,8 @@ extern "C" {
 typedef struct pmheap pmheap_t;
 /* A transaction of this thread. */
 typedef struct pmheap_tx pmheap_tx_t;
+/* A key-value engine of a heap, which this process has open. */
+typedef struct pmkv pmkv_t;
 
 /* Causes. Numbers keep their meaning; later versions may add some. */
 enum pmheap_code {
@@ -38,13 +43,13 @@ enum pmheap_code {
 
     /* A pointer is NULL. */
     PMHEAP_E_NULL = 1,
-    /* No heap or transaction: there never was one, or it was closed, or has ended. */
+    /* No heap, transaction or engine: there never was one, or it was closed, or has ended. */
     PMHEAP_E_HANDLE = 2,
     /* The transaction is another thread's. */
     PMHEAP_E_THREAD = 3,
     /* A value that means nothing: see pmheap_error(). */
     PMHEAP_E_ARGUMENT = 4,
-    /* pmheap_close: transactions of the heap go on. */
+    /* pmheap_close: transactions of the heap go on, or engines are open. pmkv_close: pmkv_each. */
     PMHEAP_E_IN_USE = 5,
     /* pmheap_tx_edit: an edited range overlaps this one and does not hold all of it. */
     PMHEAP_E_OVERLAP = 6,
@@ -56,6 +61,8 @@ enum pmheap_code {
     PMHEAP_E_FORKED = 9,
     /* The process has 256 heaps open. */
     PMHEAP_E_HEAPS = 10,
+    /* The process has 256 engines open. */
+    PMHEAP_E_ENGINES = 11,
 
     /* No object is there. */
     PMHEAP_E_NO_OBJECT = 20,
@@ -107,7 +114,24 @@ enum pmheap_code {
     PMHEAP_E_BROKEN = 45,
 
     /* A bug of the library; what it was in the middle of has not happened. Please report it. */
-    PMHEAP_E_BUG = 50
+    PMHEAP_E_BUG = 50,
+
+    /* The key is not there; pmkv_open: the engine is not. */
+    PMHEAP_E_NO_KEY = 60,
+    /* pmkv_put_if: the key is not as expected. Nothing has changed. */
+    PMHEAP_E_EXPECTED = 61,
+    /* pmkv_get: the buffer has fewer bytes than the value. */
+    PMHEAP_E_SHORT = 62,
+    /* A key of more than 64 KiB, or a value of more than 4 GiB. */
+    PMHEAP_E_TOO_LARGE = 63,
+    /* A key's record is damaged. Others are not touched by that. */
+    PMHEAP_E_CORRUPT = 64,
+    /* The engine is of another kind, or of a later version. */
+    PMHEAP_E_SHAPE = 65,
+    /* The index has no room for this key. */
+    PMHEAP_E_CROWDED = 66,
+    /* A callback has answered something else than 0. */
+    PMHEAP_E_STOPPED = 67
 };
 
 /* How a heap is made and opened. All zeros, and NULL for the whole: the defaults. */
@@ -166,6 +190,8 @@ struct pmheap_census {
 enum pmheap_code pmheap_last_code(void);
 /* Its cause in words, with a way out. Good until the thread's next call. */
 const char *pmheap_error(void);
+/* What a code means, for good; of a number that is none, "no such code". */
+const char *pmkv_strerror(int code);
 
 /* Makes a heap in a file that is not there yet, or on a DAX device, and opens it. */
 pmheap_t *pmheap_create(const char *path, const struct pmheap_options *options);
@@ -255,6 +281,83 @@ uint64_t pmheap_tx_size_of(pmheap_tx_t *tx, uint64_t object);
 enum pmheap_code pmheap_tx_set_root(pmheap_tx_t *tx, uint64_t object);
 /* pmheap_root in a transaction. */
 uint64_t pmheap_tx_root(pmheap_tx_t *tx, const char *name, uint64_t size, uint64_t type);
+
+/* Key-value engines. Keys have 0 to 65,536 bytes, values 0 bytes to 4 GiB, each with a pointer and
+ * a size; the pointer may be NULL if the size is 0. A thread that has a transaction of the heap can
+ * only read: PMHEAP_E_NESTED. */
+
+enum pmkv_kind {
+    /* Keys in no order. */
+    PMKV_HASH = 0
+};
+
+/* How an engine is opened. All zeros, and NULL for the whole: the defaults. */
+struct pmkv_options {
+    /* enum pmkv_kind. */
+    uint32_t kind;
+    /* Not 0: one that is missing is not made, and the answer is PMHEAP_E_NO_KEY. */
+    uint32_t must_exist;
+    /* Have to be 0. */
+    uint32_t reserved[6];
+};
+
+/* How full an engine is. */
+struct pmkv_stats {
+    uint64_t keys;
+    /* Index chunks, of 64 KiB, and the slots that they have. */
+    uint64_t index_chunks;
+    uint64_t slots;
+    /* Runs of chunks that records are in, and their bytes. */
+    uint64_t record_runs;
+    uint64_t record_bytes;
+    uint64_t reserved[3];
+};
+
+/* The state of a key on which pmkv_put_if depends. */
+enum pmkv_expect {
+    PMKV_MISSING = 0,
+    PMKV_PRESENT = 1,
+    /* It has this value. */
+    PMKV_VALUE = 2
+};
+
+/* Callbacks. They get the program's own argument first. The bytes are theirs until they return,
+ * which they have to: not by longjmp or an exception. 0 goes on; anything else ends the call, with
+ * PMHEAP_E_STOPPED. They may call every function. */
+typedef int (*pmkv_value_cb)(void *argument, const void *value, size_t size);
+typedef int (*pmkv_entry_cb)(void *argument, const void *key, size_t key_size, const void *value,
+                             size_t value_size);
+
+/* The engine of this name, of 1 to 255 bytes; made, if it is missing. Its heap stays open. */
+pmkv_t *pmkv_open(pmheap_t *heap, const char *name, const struct pmkv_options *options);
+/* Leaves it. */
+enum pmheap_code pmkv_close(pmkv_t *kv);
+
+/* Copies a value into a buffer of `size` bytes. *value_size: bytes of the value, also if there are
+ * more than that; nothing is copied then. `value_size` may be NULL. */
+enum pmheap_code pmkv_get(pmkv_t *kv, const void *key, size_t key_size, void *into, size_t size,
+                          size_t *value_size);
+/* Shows a value to a callback. */
+enum pmheap_code pmkv_get_with(pmkv_t *kv, const void *key, size_t key_size, pmkv_value_cb callback,
+                               void *argument);
+/* Has a key have this value. It is durable when this returns. */
+enum pmheap_code pmkv_put(pmkv_t *kv, const void *key, size_t key_size, const void *value,
+                          size_t value_size);
+/* The same, if the key is as expected. `old` and `old_size` count for PMKV_VALUE alone. */
+enum pmheap_code pmkv_put_if(pmkv_t *kv, const void *key, size_t key_size, int expected,
+                             const void *old, size_t old_size, const void *value,
+                             size_t value_size);
+/* Takes a key away. That is durable when this returns. */
+enum pmheap_code pmkv_delete(pmkv_t *kv, const void *key, size_t key_size);
+/* Shows all keys and values, in no order. A key that is there throughout comes once, and none comes
+ * twice. Keys whose record is damaged are left out; the answer is PMHEAP_E_CORRUPT then, behind all
+ * others. */
+enum pmheap_code pmkv_each(pmkv_t *kv, pmkv_entry_cb callback, void *argument);
+/* Takes all keys away, not as one change. *count: how many they were; `count` may be NULL. */
+enum pmheap_code pmkv_clear(pmkv_t *kv, uint64_t *count);
+/* How many keys there are, by a look at the whole index. */
+enum pmheap_code pmkv_count(pmkv_t *kv, uint64_t *count);
+enum pmheap_code pmkv_stats(pmkv_t *kv, struct pmkv_stats *into);
 
 #ifdef __cplusplus
 }

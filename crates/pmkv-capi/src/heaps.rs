@@ -1,23 +1,18 @@
-//! The process's heaps. A handle is a number and no address: it is looked up, so that one that was
-//! made up or closed is told.
+//! The process's heaps, and the calls on them.
 
 use std::ffi::{OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::ptr::{null_mut, without_provenance_mut};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, TryLockError};
+use std::ptr::null_mut;
+use std::sync::Arc;
 
 use pmem::{Durability, MapOptions};
 use pmlib::{Error, Heap, Options};
 
-use crate::answer::{Answer, Code, Failure, NULL, answer, done, wrong};
+use crate::answer::{Answer, Code, Failure, answer, done, wrong};
+use crate::handles::{Kind, Table};
 use crate::pointers::{given, name, put, room, text};
 
-/// Heaps of a process.
-const HEAPS_MAX: usize = 256;
-/// The low four bits of a heap's handle; its place follows in eight, and a count in 52.
-const KIND: u64 = 0x5;
 /// The size of a heap for which none is said, bytes.
 const SIZE: u64 = 64 << 20;
 
@@ -27,89 +22,25 @@ pub struct HeapHandle {
     _nothing: [u8; 0],
 }
 
-/// A heap that is open.
-struct Open {
-    handle: u64,
-    /// Its transactions have it too.
-    heap: Arc<Heap>,
-}
-
-struct Slot {
-    /// The process that opened it: in a forked child the lock may be held by a thread that is not
-    /// there.
-    opener: AtomicU32,
-    open: RwLock<Option<Open>>,
-}
-
-static SLOTS: [Slot; HEAPS_MAX] = [const {
-    Slot {
-        opener: AtomicU32::new(0),
-        open: RwLock::new(None),
-    }
-}; HEAPS_MAX];
-
-const NO_HEAP: Failure = Failure::Wrong(Code::Handle, "no such heap: it was closed, or never open");
-
-impl Slot {
-    fn of(handle: u64) -> Answer<&'static Slot> {
-        match handle & 0xf {
-            _ if handle == 0 => Err(NULL),
-            KIND => Ok(&SLOTS[(handle >> 4) as usize % HEAPS_MAX]),
-            _ => Err(NO_HEAP),
-        }
-    }
-
-    fn is_forked(&self) -> bool {
-        self.opener.load(Ordering::Relaxed) != std::process::id()
-    }
-
-    fn read(&self) -> Answer<RwLockReadGuard<'_, Option<Open>>> {
-        loop {
-            match self.open.try_read() {
-                Ok(open) => return Ok(open),
-                Err(TryLockError::Poisoned(open)) => return Ok(open.into_inner()),
-                Err(TryLockError::WouldBlock) if self.is_forked() => {
-                    return Err(Error::Forked.into());
-                }
-                // Somebody opens or closes, which waits for nothing under this lock.
-                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-            }
-        }
-    }
-}
+/// Transactions and engines have a share of their heap.
+static HEAPS: Table<Heap> = Table::of(Kind {
+    bits: 0x5,
+    none: Failure::Wrong(Code::Handle, "no such heap: it was closed, or never open"),
+    many: Failure::Wrong(Code::Heaps, "256 heaps are open in this process: close one"),
+    in_use: Failure::Wrong(
+        Code::InUse,
+        "transactions or engines of this heap are open: end and close them first",
+    ),
+});
 
 /// Keeps a heap that was opened; answers its handle.
 fn keep(heap: Heap) -> Answer<*mut HeapHandle> {
-    // 52 bits: with a million heaps a second a handle is another heap's after 142 years.
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    for (index, slot) in SLOTS.iter().enumerate() {
-        // One that is locked is somebody's.
-        let Ok(mut open) = slot.open.try_write() else {
-            continue;
-        };
-        if open.is_none() {
-            let count = COUNT.fetch_add(1, Ordering::Relaxed);
-            let handle = count << 12 | (index as u64) << 4 | KIND;
-            slot.opener.store(std::process::id(), Ordering::Relaxed);
-            let heap = Arc::new(heap);
-            *open = Some(Open { handle, heap });
-            return Ok(without_provenance_mut(handle as usize));
-        }
-    }
-    Err(Failure::Wrong(
-        Code::Heaps,
-        "256 heaps are open in this process: close one",
-    ))
+    HEAPS.keep(Arc::new(heap))
 }
 
 /// Does something with a heap.
 pub fn with<T>(handle: *const HeapHandle, body: impl FnOnce(&Arc<Heap>) -> Answer<T>) -> Answer<T> {
-    let handle = handle.addr() as u64;
-    let open = Slot::of(handle)?.read()?;
-    match &*open {
-        Some(open) if open.handle == handle => body(&open.heap),
-        _ => Err(NO_HEAP),
-    }
+    HEAPS.with(handle, body)
 }
 
 /// `struct pmheap_options`.
@@ -228,34 +159,8 @@ pub unsafe extern "C" fn pmheap_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pmheap_close(closed: *mut HeapHandle) -> Code {
     done(|| {
-        let handle = closed.addr() as u64;
-        let slot = Slot::of(handle)?;
-        let mut open = if slot.is_forked() {
-            let open = slot.open.try_write();
-            open.map_err(|_| Error::Forked)?
-        } else {
-            slot.open.write().unwrap_or_else(PoisonError::into_inner)
-        };
-        match open.take() {
-            Some(there) if there.handle == handle => match Arc::try_unwrap(there.heap) {
-                Ok(heap) => {
-                    drop(open);
-                    heap.close()?;
-                    Ok(())
-                }
-                Err(heap) => {
-                    *open = Some(Open { handle, heap });
-                    Err(Failure::Wrong(
-                        Code::InUse,
-                        "transactions of this heap go on: end them first",
-                    ))
-                }
-            },
-            other => {
-                *open = other;
-                Err(NO_HEAP)
-            }
-        }
+        HEAPS.take(closed)?.close()?;
+        Ok(())
     })
 }
 

@@ -1,9 +1,11 @@
-//! libpmkv: persistent heaps for C. `include/pmkv.h` says what each function does; here pointers
-//! become Rust, errors become codes, and handles are looked up. One function does one call of
-//! [`pmlib`].
+//! libpmkv: persistent heaps and key-value engines for C. `include/pmkv.h` says what each function
+//! does; here pointers become Rust, errors become codes, and handles are looked up. One function
+//! does one call of [`pmlib`] or [`pmkv`].
 //!
 //! - [`answer`] has how a function ends: a code, words;
+//! - [`handles`] the numbers by which C names things;
 //! - [`heaps`] the process's heaps, and calls on them;
+//! - [`engines`] their key-value engines, and calls on these;
 //! - [`transactions`] the thread's transactions, and calls in them;
 //! - [`lent`] memory that a program edits;
 //! - [`types`] fingerprints.
@@ -14,6 +16,8 @@
 #![allow(clippy::missing_safety_doc)]
 
 mod answer;
+mod engines;
+mod handles;
 mod heaps;
 mod lent;
 mod pointers;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use pmkv::Hash;
 use pmlib::{Heap, Options};
 use tempfile::TempDir;
 
@@ -96,6 +97,55 @@ fn every_code() {
     Program::compile(C11, &here("tests/codes.c"), true).run();
 }
 
+/// Goal: what C puts is what Rust gets. Method: the program leaves two keys.
+#[test]
+fn keys_and_values() {
+    for (compiler, shared) in [(C11, true), (C11, false), (CPP, true)] {
+        let program = Program::compile(compiler, &here("tests/keys.c"), shared);
+        program.run();
+        sound(&program.heap());
+        let heap = Heap::open(&program.heap(), &Options::default()).unwrap();
+        let left = Hash::existing(&heap, "left").unwrap().unwrap();
+        assert_eq!(left.get(b"ada").unwrap().as_deref(), Some(&b"1815"[..]));
+        assert_eq!(left.count().unwrap(), 2);
+    }
+}
+
+/// Goal: a record that is damaged is told, and hides no other. Method: one bit of a value, in the
+/// file, with the heap closed.
+#[test]
+fn a_damaged_record_is_told() {
+    let program = Program::compile(C11, &here("tests/damaged.c"), true);
+    let heap = Heap::create(&program.heap(), 4 << 20, &Options::default()).unwrap();
+    let left = Hash::open(&heap, "left").unwrap();
+    left.put(b"bad", b"this value will be damaged").unwrap();
+    left.put(b"good", b"this one will not").unwrap();
+    heap.close().unwrap();
+    let mut bytes = fs::read(program.heap()).unwrap();
+    let at = bytes
+        .windows(10)
+        .position(|it| it == b"this value")
+        .unwrap();
+    bytes[at] ^= 1;
+    fs::write(program.heap(), bytes).unwrap();
+    program.run();
+}
+
+/// Goal: the program of the page keeps what it counts. Method: it runs three times.
+#[test]
+fn hello_of_the_page() {
+    let page = fs::read_to_string(here("../../docs/KV.md")).unwrap();
+    assert!(page.contains(&fs::read_to_string(here("examples/hello.c")).unwrap()));
+    let program = Program::compile(C11, &here("examples/hello.c"), true);
+    for start in 1..=3 {
+        let said = program.run();
+        let lines: BTreeSet<&str> = said.lines().collect();
+        let starts = format!("starts: {start}");
+        assert_eq!(lines, BTreeSet::from(["first: hello", &starts]));
+    }
+    sound(&program.heap());
+}
+
 #[test]
 fn processes_that_are_killed() {
     let program = Program::compile(C11, &here("tests/two.c"), true);
@@ -160,7 +210,8 @@ fn the_header_names_all() {
         let before = line.split('(').next()?;
         before.rsplit(is_part).next().map(str::to_owned)
     });
-    let declared: BTreeSet<String> = names.filter(|name| name.starts_with("pmheap_")).collect();
+    let declared = names.filter(|name| name.starts_with("pmheap_") || name.starts_with("pmkv_"));
+    let declared: BTreeSet<String> = declared.collect();
     let symbols = Command::new("nm")
         .args(["-D", "--defined-only"])
         .arg(built("libpmkv_c.so"))
@@ -169,7 +220,7 @@ fn the_header_names_all() {
     let words = symbols.split(is_part).map(str::to_owned);
     let exported: BTreeSet<String> = words.filter(|name| name.starts_with("pm")).collect();
     assert_eq!(declared, exported);
-    assert!(declared.len() > 25, "{declared:?}");
+    assert!(declared.len() > 37, "{declared:?}");
 }
 
 /// The enum of the header and the library's have the same numbers: each name of the one stands in

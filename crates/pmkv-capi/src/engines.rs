@@ -1,0 +1,322 @@
+//! The process's key-value engines, and the calls on them.
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use pmkv::{Error, Expect, Hash};
+use pmlib::Heap;
+
+use crate::answer::{Answer, Code, Failure, NULL, answer, done, wrong};
+use crate::handles::{Kind, Table};
+use crate::heaps::{HeapHandle, with as with_heap};
+use crate::pointers::{given, name, put, room, values};
+
+/// A thread keeps its buffer for values up to so many bytes.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// The type of handles. None is ever looked at: the pointer is a number.
+#[repr(C)]
+pub struct EngineHandle {
+    _nothing: [u8; 0],
+}
+
+/// An engine that is open.
+struct Engine {
+    hash: Hash<'static>,
+    /// Behind the engine, which is dropped first: it refers to this heap.
+    _heap: Arc<Heap>,
+}
+
+static ENGINES: Table<Engine> = Table::of(Kind {
+    bits: 0x3,
+    none: Failure::Wrong(Code::Handle, "no such engine: it was closed, or never open"),
+    many: Failure::Wrong(
+        Code::Engines,
+        "256 engines are open in this process: close one",
+    ),
+    in_use: Failure::Wrong(Code::InUse, "a walk over this engine goes on: end it first"),
+});
+
+thread_local! {
+    /// The buffer for values, while no call has it.
+    static VALUE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// `struct pmkv_options`.
+#[derive(Default)]
+#[repr(C)]
+pub struct OptionsRaw {
+    kind: u32,
+    must_exist: u32,
+    reserved: [u32; 6],
+}
+
+/// `struct pmkv_stats`.
+#[repr(C)]
+pub struct StatsRaw {
+    keys: u64,
+    index_chunks: u64,
+    slots: u64,
+    record_runs: u64,
+    record_bytes: u64,
+    reserved: [u64; 3],
+}
+
+const _: () = assert!(size_of::<OptionsRaw>() == 32 && size_of::<StatsRaw>() == 64);
+
+/// `pmkv_value_cb`, `pmkv_entry_cb`.
+type ValueCallback = Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int>;
+type EntryCallback =
+    Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize, *const c_void, usize) -> c_int>;
+
+/// The end of a callback that was called, and has answered.
+fn went_on(answer: c_int) -> Answer<()> {
+    match answer {
+        0 => Ok(()),
+        _ => Err(Failure::Plain(Code::Stopped)),
+    }
+}
+
+/// Reads a value into this thread's buffer; hands it on when nothing of the library is held.
+fn with_value<T>(
+    kv: *mut EngineHandle,
+    key: &[u8],
+    body: impl FnOnce(&[u8]) -> Answer<T>,
+) -> Answer<T> {
+    let mut value = VALUE.try_with(Cell::take).unwrap_or_default();
+    let found = ENGINES.with(kv, |engine| Ok(engine.hash.get_into(key, &mut value)?));
+    let done = match found {
+        Ok(true) => body(&value),
+        Ok(false) => Err(Failure::Plain(Code::NoKey)),
+        Err(failure) => Err(failure),
+    };
+    if value.capacity() <= KEPT_BYTES {
+        // A thread that ends keeps none.
+        let _ = VALUE.try_with(|kept| kept.set(value));
+    }
+    done
+}
+
+/// See `pmkv.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmkv_open(
+    heap: *mut HeapHandle,
+    called: *const c_char,
+    options: *const OptionsRaw,
+) -> *mut EngineHandle {
+    answer(null_mut(), || {
+        let none = OptionsRaw::default();
+        // SAFETY: as the header says.
+        let options = unsafe { given(options) }?.unwrap_or(&none);
+        // SAFETY: as the header says.
+        let called = unsafe { name(called) }?;
+        if options.kind != 0 || options.reserved != [0; 6] {
+            return wrong("an engine of a kind that is not known, or a reserved word is not 0");
+        }
+        let heap = with_heap(heap, |heap| Ok(heap.clone()))?;
+        let hash = match options.must_exist {
+            0 => Hash::open(&heap, called)?,
+            _ => Hash::existing(&heap, called)?.ok_or(Failure::Plain(Code::NoKey))?,
+        };
+        // SAFETY: the heap stays where it is as long as `Engine` has a share of it, and `Engine`
+        // drops the hash before its share.
+        let hash = unsafe { std::mem::transmute::<Hash<'_>, Hash<'static>>(hash) };
+        ENGINES.keep(Arc::new(Engine { hash, _heap: heap }))
+    })
+}
+
+/// See `pmkv.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmkv_close(closed: *mut EngineHandle) -> Code {
+    done(|| ENGINES.take(closed).map(drop))
+}
+
+/// See `pmkv.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmkv_get(
+    kv: *mut EngineHandle,
+    key: *const c_void,
+    key_size: usize,
+    into: *mut c_void,
+    size: usize,
+    value_size: *mut usize,
+) -> Code {
+    done(|| {
+        // SAFETY: as the header says.
+        let key = unsafe { values(key.cast::<u8>(), key_size) }?;
+        // SAFETY: as the header says.
+        let into = unsafe { room(into, size) }?;
+        with_value(kv, key, |value| {
+            if !value_size.is_null() {
+                // SAFETY: as the header says.
+                unsafe { put(value_size, value.len()) }?;
+            }
+            let Some(into) = into.get_mut(..value.len()) else {
+                return Err(Failure::Plain(Code::Short));
+            };
+            into.copy_from_slice(value);
+            Ok(())
+        })
+    })
+}
+
+/// See `pmkv.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmkv_get_with(
+    kv: *mut EngineHandle,
+    key: *const c_void,
+    key_size: usize,
+    callback: ValueCallback,
+    argument: *mut c_void,
+) -> Code {
+    done(|| {
+        let callback = callback.ok_or(NULL)?;
+        // SAFETY: as the header says.
+        let key = unsafe { values(key.cast::<u8>(), key_size) }?;
+        with_value(kv, key, |value| {
+            // SAFETY: as the header says; the value is this call's until the callback has returned.
+            went_on(unsafe { callback(argument, value.as_ptr().cast(), value.len()) })
+        })
+    })
+}
+
+/// See `pmkv.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmkv_put(
+    kv: *mut EngineHandle,
+    key: *const c_void,
+    key_size: usize,
+    value: *const c_void,
+    value_size: usize,
+) -> Code {
+    done(|| {
+        // SAFETY: as the header says.
+        let key = unsafe { values(key.cast::<u8>(), key_size) }?;
+        // SAFETY: as the header says.
+        let value = unsafe { values(value.cast::<u8>(), value_size) }?;
+        ENGINES.with(kv, |engine| Ok(engine.hash.put(key, value)?))
+    })
+}
+
+/// See `pmkv.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmkv_put_if(
+    kv: *mut EngineHandle,
+    key: *const c_void,
+    key_size: usize,
+    expected: c_int,
+    old: *const c_void,
+    old_size: usize,
+    value: *const c_void,
+    value_size: usize,
+) -> Code {
+    done(|| {
+        // SAFETY: as the header says.
+        let key = unsafe { values(key.cast::<u8>(), key_size) }?;
+        // SAFETY: as the header says.
+        let value = unsafe { values(value.cast::<u8>(), value_size) }?;
+        let expected = match expected {
+            0 => Expect::Missing,
+            1 => Expect::Present,
+            // SAFETY: as the header says.
+            2 => Expect::Value(unsafe { values(old.cast::<u8>(), old_size) }?),
+            _ => return wrong("no such expectation: see enum pmkv_expect"),
+        };
+        ENGINES.with(kv, |engine| {
+            match engine.hash.put_if(key, expected, value)? {
+                true => Ok(()),
+                false => Err(Failure::Plain(Code::Expected)),
+            }
+        })
+    })
+}
+
+/// See `pmkv.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmkv_delete(
+    kv: *mut EngineHandle,
+    key: *const c_void,
+    key_size: usize,
+) -> Code {
+    done(|| {
+        // SAFETY: as the header says.
+        let key = unsafe { values(key.cast::<u8>(), key_size) }?;
+        ENGINES.with(kv, |engine| match engine.hash.delete(key)? {
+            true => Ok(()),
+            false => Err(Failure::Plain(Code::NoKey)),
+        })
+    })
+}
+
+/// See `pmkv.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmkv_each(
+    kv: *mut EngineHandle,
+    callback: EntryCallback,
+    argument: *mut c_void,
+) -> Code {
+    done(|| {
+        let callback = callback.ok_or(NULL)?;
+        // A share: the callback may call the library.
+        let engine = ENGINES.with(kv, |engine| Ok(engine.clone()))?;
+        let mut damaged = None;
+        for entry in engine.hash.iter() {
+            let (key, value) = match entry {
+                Ok(entry) => entry,
+                Err(error @ Error::Corrupt { .. }) => {
+                    damaged.get_or_insert(error);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let (key, value): (&[u8], &[u8]) = (&key, &value);
+            let (of_key, of_value) = (key.as_ptr().cast(), value.as_ptr().cast());
+            // SAFETY: as the header says; both are this call's until the callback has returned.
+            went_on(unsafe { callback(argument, of_key, key.len(), of_value, value.len()) })?;
+        }
+        damaged.map_or(Ok(()), |error| Err(error.into()))
+    })
+}
+
+/// See `pmkv.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmkv_clear(kv: *mut EngineHandle, count: *mut u64) -> Code {
+    done(|| {
+        let cleared = ENGINES.with(kv, |engine| Ok(engine.hash.clear()?))?;
+        if count.is_null() {
+            return Ok(());
+        }
+        // SAFETY: as the header says.
+        unsafe { put(count, cleared) }
+    })
+}
+
+/// See `pmkv.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmkv_count(kv: *mut EngineHandle, count: *mut u64) -> Code {
+    done(|| {
+        let keys = ENGINES.with(kv, |engine| Ok(engine.hash.count()?))?;
+        // SAFETY: as the header says.
+        unsafe { put(count, keys) }
+    })
+}
+
+/// See `pmkv.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmkv_stats(kv: *mut EngineHandle, into: *mut StatsRaw) -> Code {
+    done(|| {
+        let stats = ENGINES.with(kv, |engine| Ok(engine.hash.stats()?))?;
+        let stats = StatsRaw {
+            keys: stats.keys,
+            index_chunks: stats.index_chunks,
+            slots: stats.slots,
+            record_runs: stats.record_runs,
+            record_bytes: stats.record_bytes,
+            reserved: [0; 3],
+        };
+        // SAFETY: as the header says.
+        unsafe { put(into, stats) }
+    })
+}

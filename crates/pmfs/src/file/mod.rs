@@ -15,6 +15,7 @@ pub(crate) mod replace;
 pub(crate) mod seek;
 pub(crate) mod shift;
 mod source;
+mod stock;
 pub(crate) mod truncate;
 pub(crate) mod write;
 

@@ -7,18 +7,17 @@
 //! old tree names are freed.
 
 use super::Work;
+use super::stock::{Need, Stock};
 use crate::pool::Pool;
-use crate::purpose::{CHANGED, Purpose};
+use crate::purpose::CHANGED;
 use crate::resolve::intend_subtree;
 use crate::tree::Tree;
-use crate::tree::edit::{Entries, NO_ENTRIES, Swing, expand, write_node};
-use crate::tree::entry::{Entry, coverage, span};
+use crate::tree::edit::{Entries, NO_ENTRIES, expand, write_node};
+use crate::tree::entry::{Entry, span};
 use crate::types::Ino;
-use crate::types::Run;
 use pm_journal::error::{Error, Result};
-use pm_space::{Class, Zone};
+use pm_space::Class;
 use pm_store::FreshSet;
-use pmfs_format::tree::FILE_HEIGHT_MAX;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
 /// The most blocks that go through on a full pool: the blocks that they replace are freed at once.
@@ -62,13 +61,7 @@ impl Work<'_> {
         let old = self.tree();
         // Checks the root word, which nothing below does.
         old.find(self.pool, 0)?;
-        let mut height = old.root.height();
-        while coverage(height) <= last {
-            height += 1;
-            if height > FILE_HEIGHT_MAX {
-                return Err(Error::FileTooBig);
-            }
-        }
+        let height = old.height_over(last + 1)?;
         if height == 0 {
             // A file of one block: the root word is its leaf.
             return self.overwrite_atomic(0, bytes);
@@ -76,16 +69,23 @@ impl Work<'_> {
         let mut counted = Counted(0);
         raise(self.pool, &old, height, pages, &mut counted)?;
         let mut fresh = self.pool.pm.fresh();
-        let mut blocks = self.blocks_for_pages(height, counted.0, pages.len() as u64)?;
-        blocks.fresh = Some(&mut fresh);
-        let new = raise(self.pool, &old, height, pages, &mut blocks)?;
-        let swing = Swing {
-            slot: old.slot,
-            old: old.root,
-            new: new.rooted(height),
-            level: old.root.height(),
-            base: 0,
+        let count = pages.len() as u64;
+        let need = Need {
+            height,
+            nodes: counted.0,
+            pages: count,
+            class: match counted.0 + count <= PRIVILEGED {
+                true => Class::Privileged,
+                false => Class::Ordinary,
+            },
+            scattered: || Error::NoSpace,
         };
+        let mut blocks = Blocks {
+            stock: Stock::of(self, need)?,
+            fresh: &mut fresh,
+        };
+        let new = raise(self.pool, &old, height, pages, &mut blocks)?;
+        let swing = old.swing_root(new.rooted(height));
         intend_subtree(self.lane, &swing, (swing.base, swing.end()), CHANGED)?;
         let durable = fresh.barrier();
         self.locks.change();
@@ -94,52 +94,6 @@ impl Work<'_> {
         self.lazy_times();
         self.replaced();
         Ok(())
-    }
-
-    /// Blocks for so many nodes and pages. The topmost node has a record as every node has; what
-    /// stands under it, in runs, is in use if the topmost is.
-    fn blocks_for_pages<'f, 'p>(
-        &self,
-        height: u32,
-        nodes: u64,
-        pages: u64,
-    ) -> Result<Blocks<'f, 'p>> {
-        let class = if nodes + pages <= PRIVILEGED {
-            Class::Privileged
-        } else {
-            Class::Ordinary
-        };
-        let ino = self.ino();
-        let alloc = |want, zone, purpose| {
-            // Two more records say what goes.
-            if self.lane.room() < 3 {
-                return Err(Error::NoSpace);
-            }
-            self.pool.alloc(self.lane, want, class, zone, purpose)
-        };
-        let (level, index) = (height, 0);
-        let top = alloc(1, Zone::Meta, Purpose::Tree { ino, level, index })?;
-        let under = Purpose::Under {
-            ino,
-            top: top.block,
-        };
-        let runs = |mut left: u64, zone, runs: &mut Vec<Run>| {
-            while left > 0 {
-                let run = alloc(left, zone, under)?;
-                left -= run.count;
-                runs.push(run);
-            }
-            Ok::<(), Error>(())
-        };
-        // Used from the back: the topmost node is stored last.
-        let (mut for_nodes, mut for_pages) = (vec![top], Vec::new());
-        runs(nodes - 1, Zone::Meta, &mut for_nodes)?;
-        runs(pages, Zone::Data, &mut for_pages)?;
-        Ok(Blocks {
-            nodes: for_nodes,
-            pages: for_pages,
-            fresh: None,
-        })
     }
 }
 
@@ -163,42 +117,22 @@ impl Places for Counted {
     }
 }
 
-/// Blocks that were allocated.
+/// Blocks that were allocated, and are stored.
 struct Blocks<'f, 'p> {
-    nodes: Vec<Run>,
-    pages: Vec<Run>,
-    fresh: Option<&'f mut FreshSet<'p>>,
-}
-
-impl<'p> Blocks<'_, 'p> {
-    fn fresh(&mut self) -> &mut FreshSet<'p> {
-        self.fresh
-            .as_mut()
-            .expect("given before anything is stored")
-    }
-}
-
-/// Takes a block of the last run.
-fn take(runs: &mut Vec<Run>) -> u64 {
-    let run = runs.last_mut().expect("as many as were counted");
-    run.count -= 1;
-    let block = run.block + run.count;
-    if run.count == 0 {
-        runs.pop();
-    }
-    block << BLOCK_SHIFT
+    stock: Stock,
+    fresh: &'f mut FreshSet<'p>,
 }
 
 impl Places for Blocks<'_, '_> {
     fn node(&mut self, entries: &Entries) -> Result<Entry> {
-        let off = take(&mut self.nodes);
-        write_node(self.fresh(), off, entries)?;
+        let off = self.stock.node();
+        write_node(self.fresh, off, entries)?;
         Ok(Entry::node(off))
     }
 
     fn page(&mut self, bytes: &[u8]) -> Result<Entry> {
-        let off = take(&mut self.pages);
-        self.fresh().range(off, BLOCK_BYTES).bytes(0, bytes)?;
+        let off = self.stock.page();
+        self.fresh.range(off, BLOCK_BYTES).bytes(0, bytes)?;
         Ok(Entry::leaf(off))
     }
 }

@@ -4,25 +4,21 @@
 //! with the moved blocks in their new places (a large leaf that no longer lies on its boundary
 //! becomes small ones, in the same memory), and root word and size change in one transaction. Then
 //! the old nodes are freed, and of the leaves only those that a collapse took out.
-//!
-//! The nodes needed are counted before any is allocated: they come in runs, with one record of the
-//! lane for each run, at any file size.
 
+use super::stock::{Need, Stock};
 use super::{Work, block_of};
 use crate::pool::Pool;
-use crate::purpose::Purpose;
 use crate::resolve::intend_subtree;
 use crate::tree::Tree;
-use crate::tree::edit::{Entries, Swing, write_node};
+use crate::tree::edit::{Entries, write_node};
 use crate::tree::entry::{Entry, coverage, place, span};
 use crate::types::Ino;
-use crate::types::Run;
 use pm_journal::error::{Error, Result};
-use pm_space::{Class, Zone};
+use pm_space::Class;
 use pm_store::Durable;
+use pmfs_format::BLOCK_BYTES;
 use pmfs_format::inode::SIZE_MAX;
-use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, UNWRITTEN};
-use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
+use pmfs_format::tree::{FANOUT, UNWRITTEN};
 
 /// A collapse that takes no more nodes than this goes through on a full pool: it may be what makes
 /// room.
@@ -84,37 +80,40 @@ impl Work<'_> {
             self.publish_size(size, Durable::nothing_exposed());
             return Ok(());
         };
-        let mut height = old.root.height();
-        while shift.insert && coverage(height) <= last + shift.len {
-            height += 1;
-            if height > FILE_HEIGHT_MAX {
-                return Err(Error::FileTooBig);
-            }
-        }
+        let end = if shift.insert {
+            last + 1 + shift.len
+        } else {
+            0
+        };
+        let height = old.height_over(end)?;
         let rebuild = Rebuild {
             pool: self.pool,
             old,
             shift,
         };
         let mut count = 0;
-        rebuild.tree(height, &mut |_, _| {
+        rebuild.subtree(height, 0, &mut |_| {
             count += 1;
             Ok(Entry::node(BLOCK_BYTES))
         })?;
-        let mut blocks = self.blocks_for(height, count, shift.insert)?;
+        let need = Need {
+            height,
+            nodes: count,
+            pages: 0,
+            class: match !shift.insert && count <= PRIVILEGED_NODES {
+                true => Class::Privileged,
+                false => Class::Ordinary,
+            },
+            scattered: || Error::FileTooBig,
+        };
+        let mut stock = Stock::of(self, need)?;
         let mut fresh = self.pool.pm.fresh();
-        let new = rebuild.tree(height, &mut |level, entries| {
-            let off = blocks.next(level == height) << BLOCK_SHIFT;
+        let new = rebuild.subtree(height, 0, &mut |entries| {
+            let off = stock.node();
             write_node(&mut fresh, off, entries)?;
             Ok(Entry::node(off))
         })?;
-        let swing = Swing {
-            slot: old.slot,
-            old: old.root,
-            new: new.rooted(if new.is_hole() { 0 } else { height }),
-            level: old.root.height(),
-            base: 0,
-        };
+        let swing = old.swing_root(new.rooted(if new.is_hole() { 0 } else { height }));
         let stay = shift.insert && !planted!("bug-insert-frees-moved");
         let gone = if stay { 0 } else { shift.len };
         intend_subtree(self.lane, &swing, (shift.at, swing.end()), shift.at + gone)?;
@@ -122,62 +121,6 @@ impl Work<'_> {
         self.publish_both(&swing, size);
         self.lane_done();
         Ok(())
-    }
-
-    /// Blocks for so many nodes. The topmost has a record as every node has; what stands under it,
-    /// in runs, is in use if the topmost is.
-    fn blocks_for(&self, height: u32, count: u64, insert: bool) -> Result<NodeBlocks> {
-        let mut blocks = NodeBlocks {
-            top: 0,
-            runs: Vec::new(),
-        };
-        if count == 0 {
-            return Ok(blocks);
-        }
-        let class = if !insert && count <= PRIVILEGED_NODES {
-            Class::Privileged
-        } else {
-            Class::Ordinary
-        };
-        let ino = self.ino();
-        let alloc = |want, purpose| {
-            // Two more records say what goes.
-            if self.lane.room() < 3 {
-                return Err(Error::FileTooBig);
-            }
-            self.pool.alloc(self.lane, want, class, Zone::Meta, purpose)
-        };
-        let (level, index) = (height, 0);
-        blocks.top = alloc(1, Purpose::Tree { ino, level, index })?.block;
-        let top = blocks.top;
-        let mut left = count - 1;
-        while left > 0 {
-            let run = alloc(left, Purpose::Under { ino, top })?;
-            left -= run.count;
-            blocks.runs.push(run);
-        }
-        Ok(blocks)
-    }
-}
-
-/// Blocks that were allocated for the nodes of one tree.
-struct NodeBlocks {
-    top: u64,
-    runs: Vec<Run>,
-}
-
-impl NodeBlocks {
-    fn next(&mut self, top: bool) -> u64 {
-        if top {
-            return self.top;
-        }
-        let run = self.runs.last_mut().expect("as many as were counted");
-        run.count -= 1;
-        let block = run.block + run.count;
-        if run.count == 0 {
-            self.runs.pop();
-        }
-        block
     }
 }
 
@@ -220,14 +163,10 @@ struct Rebuild<'a> {
     shift: Shift,
 }
 
-/// Gives a node of a level its place.
-type Placing<'a> = &'a mut dyn FnMut(u32, &Entries) -> Result<Entry>;
+/// Gives a node its place.
+type Placing<'a> = &'a mut dyn FnMut(&Entries) -> Result<Entry>;
 
 impl Rebuild<'_> {
-    fn tree(&self, height: u32, place: Placing<'_>) -> Result<Entry> {
-        self.subtree(height, 0, place)
-    }
-
     /// Makes what a tree of height `level` is to have from `base` on.
     fn subtree(&self, level: u32, base: u64, place: Placing<'_>) -> Result<Entry> {
         let units = coverage(level);
@@ -252,7 +191,7 @@ impl Rebuild<'_> {
         if entries.iter().all(|entry| entry.is_hole()) {
             return Ok(Entry::HOLE);
         }
-        place(level, &entries)
+        place(&entries)
     }
 
     /// The old tree's entry for all that a tree of height `level` covers from `base` on, nodes and

@@ -32,6 +32,36 @@ impl Swing {
     }
 }
 
+impl Tree {
+    /// The height of a tree that covers the blocks before `end`, as high as this one at least.
+    ///
+    /// # Errors
+    /// `FileTooBig`.
+    #[inline]
+    pub(crate) fn height_over(&self, end: u64) -> Result<u32> {
+        let mut height = self.root.height();
+        while coverage(height) < end {
+            height += 1;
+            if height > FILE_HEIGHT_MAX {
+                return Err(crate::Error::FileTooBig);
+            }
+        }
+        Ok(height)
+    }
+
+    /// The change of the root word to `new`.
+    #[inline]
+    pub(crate) fn swing_root(&self, new: Entry) -> Swing {
+        Swing {
+            slot: self.slot,
+            old: self.root,
+            new,
+            level: self.root.height(),
+            base: 0,
+        }
+    }
+}
+
 /// The leaves that are to stand in the range.
 pub trait Leaves {
     /// The new entry for all that an entry of a node of `level` covers from `index`, if it can be
@@ -65,23 +95,11 @@ impl Edit<'_> {
         tree: &Tree,
         leaves: &mut impl Leaves,
     ) -> Result<Swing> {
-        let mut height = tree.root.height();
-        while coverage(height) < self.to {
-            height += 1;
-            if height > FILE_HEIGHT_MAX {
-                return Err(crate::Error::FileTooBig);
-            }
-        }
+        let height = tree.height_over(self.to)?;
         if height > tree.root.height() || tree.root.is_hole() {
             // A hole takes the height of what is to fill it, if that is a node at all.
             let new = self.grown(fresh, tree, height, leaves)?;
-            return Ok(Swing {
-                slot: tree.slot,
-                old: tree.root,
-                new,
-                level: tree.root.height(),
-                base: 0,
-            });
+            return Ok(tree.swing_root(new));
         }
         let mut level = height;
         let mut slot = tree.slot;

@@ -71,11 +71,7 @@ impl Work<'_> {
             }
             let whole = index.is_multiple_of(FANOUT) && last - index + 1 >= FANOUT;
             if is_direct(&tree, &found, index) && !(whole && found.level == 0) {
-                let purpose = Purpose::leaf(self.ino(), index);
-                let run = self
-                    .pool
-                    .alloc(self.lane, 1, Class::Ordinary, Zone::Data, purpose)?;
-                let leaf = Entry::unwritten(run.block << BLOCK_SHIFT);
+                let leaf = Unwritten::of(self).block(index)?;
                 self.pool.pm.publish_hidden(found.slot, leaf.0);
                 if found.level == 0 {
                     self.reload()?;
@@ -146,12 +142,7 @@ impl Work<'_> {
 
     /// Gives the holes among these blocks blocks that read as zeros, by one pointer.
     fn swing_in(&mut self, from: u64, to: u64) -> Result<()> {
-        let mut leaves = Unwritten {
-            pool: self.pool,
-            lane: self.lane,
-            ino: self.ino(),
-        };
-        self.swing(Class::Ordinary, (from, to), &mut leaves)?;
+        self.swing(Class::Ordinary, (from, to), &mut Unwritten::of(self))?;
         self.lane_done();
         Ok(())
     }
@@ -181,9 +172,7 @@ impl Work<'_> {
             Class::Ordinary
         };
         let mut leaves = Zeroed {
-            pool: self.pool,
-            lane: self.lane,
-            ino: self.ino(),
+            holes: Unwritten::of(self),
             size: old,
             at,
             end,
@@ -222,31 +211,23 @@ impl Work<'_> {
 }
 
 /// Holes become blocks that read as zeros; what is there stays.
-struct Unwritten<'a> {
-    pool: &'a Pool,
-    lane: &'a Lane<'a>,
-    ino: Ino,
+pub(super) struct Unwritten<'a> {
+    pub pool: &'a Pool,
+    pub lane: &'a Lane<'a>,
+    pub ino: Ino,
 }
 
-impl Unwritten<'_> {
-    fn large(&self, level: u32, index: u64) -> Result<Option<Entry>> {
-        let purpose = |inside: u64| Purpose::leaf(self.ino, index + inside);
-        let run = match level {
-            2 => self
-                .pool
-                .alloc_region(self.lane, Class::Ordinary, purpose(0)),
-            3 => self
-                .pool
-                .alloc_gigabyte(self.lane, Class::Ordinary, purpose),
-            _ => return Ok(None),
-        };
-        // No large page left: small ones do.
-        Ok(run
-            .ok()
-            .map(|run| Entry::unwritten(run.block << BLOCK_SHIFT)))
+impl<'a> Unwritten<'a> {
+    pub fn of(work: &Work<'a>) -> Unwritten<'a> {
+        Unwritten {
+            pool: work.pool,
+            lane: work.lane,
+            ino: work.ino(),
+        }
     }
 
-    fn small(&self, index: u64) -> Result<Entry> {
+    /// A leaf of one block.
+    pub fn block(&self, index: u64) -> Result<Entry> {
         let purpose = Purpose::leaf(self.ino, index);
         let run = self
             .pool
@@ -257,19 +238,27 @@ impl Unwritten<'_> {
 
 impl Leaves for Unwritten<'_> {
     fn whole(&mut self, level: u32, index: u64) -> Result<Option<Entry>> {
-        self.large(level, index)
+        let (pool, class) = (self.pool, Class::Ordinary);
+        let purpose = |inside: u64| Purpose::leaf(self.ino, index + inside);
+        let run = match level {
+            2 => pool.alloc_region(self.lane, class, purpose(0)),
+            3 => pool.alloc_gigabyte(self.lane, class, purpose),
+            _ => return Ok(None),
+        };
+        // No large page left: small ones do.
+        Ok(run
+            .ok()
+            .map(|run| Entry::unwritten(run.block << BLOCK_SHIFT)))
     }
 
     fn one(&mut self, _fresh: &mut FreshSet<'_>, index: u64, _old: Entry) -> Result<Entry> {
-        self.small(index)
+        self.block(index)
     }
 }
 
 /// A range that reads as zeros, with the bytes around it in its first and last block kept.
 struct Zeroed<'a> {
-    pool: &'a Pool,
-    lane: &'a Lane<'a>,
-    ino: Ino,
+    holes: Unwritten<'a>,
     size: u64,
     at: u64,
     end: u64,
@@ -288,11 +277,10 @@ impl Zeroed<'_> {
             } else {
                 (Class::Ordinary, block_of(self.end - 1) + 1 - index)
             };
-            let purpose = Purpose::leaf(self.ino, index);
+            let Unwritten { pool, lane, ino } = self.holes;
+            let purpose = Purpose::leaf(ino, index);
             let want = want.min(1 << 20);
-            self.left = self
-                .pool
-                .alloc(self.lane, want, class, Zone::Data, purpose)?;
+            self.left = pool.alloc(lane, want, class, Zone::Data, purpose)?;
         }
         let off = self.left.block << BLOCK_SHIFT;
         self.left.block += 1;
@@ -314,12 +302,7 @@ impl Leaves for Zeroed<'_> {
         if self.left.count > 0 {
             return Ok(None);
         }
-        let unwritten = Unwritten {
-            pool: self.pool,
-            lane: self.lane,
-            ino: self.ino,
-        };
-        unwritten.large(level, index)
+        self.holes.whole(level, index)
     }
 
     fn one(&mut self, fresh: &mut FreshSet<'_>, index: u64, old: Entry) -> Result<Entry> {
@@ -336,8 +319,8 @@ impl Leaves for Zeroed<'_> {
             return Ok(Entry::unwritten(off));
         }
         let mut block = Draft::new();
-        block.keep(self.pool, old.off(), 0, from)?;
-        block.keep(self.pool, old.off(), to, BLOCK_BYTES)?;
+        block.keep(self.holes.pool, old.off(), 0, from)?;
+        block.keep(self.holes.pool, old.off(), to, BLOCK_BYTES)?;
         block.reach(BLOCK_BYTES);
         block.store(fresh, off)?;
         Ok(Entry::leaf(off))

@@ -1,13 +1,13 @@
 //! Writing at or past the end: into memory that no size exposes, then the size. No log.
 
+use super::allocate::Unwritten;
 use super::source::Source;
 use super::{Work, block_of, is_direct};
-use crate::pool::Pool;
-use crate::purpose::{Lane, Purpose};
+use crate::purpose::Purpose;
 use crate::tree::Found;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::Entry;
-use crate::types::{Ino, LargePages};
+use crate::types::LargePages;
 use pm_journal::error::Result;
 use pm_space::{Class, Wish, Zone};
 use pm_store::FreshSet;
@@ -159,22 +159,17 @@ impl Work<'_> {
     /// neighbours are then filled by runs.
     fn branch(&mut self, index: u64, large: bool) -> Result<()> {
         if large {
-            if self.branch_with(index, index + FANOUT, true).is_ok() {
+            if self.branch_with(index, index + FANOUT).is_ok() {
                 return Ok(());
             }
             // No region was to be had: the nodes that would have led to it go.
             self.lane_done();
         }
-        self.branch_with(index, index + 1, false)
+        self.branch_with(index, index + 1)
     }
 
-    fn branch_with(&mut self, from: u64, to: u64, large: bool) -> Result<()> {
-        let mut leaves = HiddenLeaves {
-            pool: self.pool,
-            lane: self.lane,
-            ino: self.ino(),
-            large,
-        };
+    fn branch_with(&mut self, from: u64, to: u64) -> Result<()> {
+        let mut leaves = HiddenLeaves(Unwritten::of(self));
         self.swing(Class::Ordinary, (from, to), &mut leaves)
     }
 
@@ -211,32 +206,21 @@ impl Work<'_> {
 }
 
 /// Leaves past the end: their content is undefined until a size exposes it.
-struct HiddenLeaves<'a> {
-    pool: &'a Pool,
-    lane: &'a Lane<'a>,
-    ino: Ino,
-    large: bool,
-}
+struct HiddenLeaves<'a>(Unwritten<'a>);
 
 impl Leaves for HiddenLeaves<'_> {
     fn whole(&mut self, level: u32, index: u64) -> Result<Option<Entry>> {
-        if level != 2 || !self.large {
+        if level != 2 {
             return Ok(None);
         }
-        let purpose = Purpose::leaf(self.ino, index);
-        let run = self
-            .pool
-            .alloc_region(self.lane, Class::Ordinary, purpose)?;
+        let Unwritten { pool, lane, ino } = self.0;
+        let run = pool.alloc_region(lane, Class::Ordinary, Purpose::leaf(ino, index))?;
         Ok(Some(Entry::grown(run.block << BLOCK_SHIFT)))
     }
 
     fn one(&mut self, _fresh: &mut FreshSet<'_>, index: u64, old: Entry) -> Result<Entry> {
         debug_assert!(old.is_hole(), "only holes are filled here");
-        let purpose = Purpose::leaf(self.ino, index);
-        let run = self
-            .pool
-            .alloc(self.lane, 1, Class::Ordinary, Zone::Data, purpose)?;
         // An 8 KiB gap's inside must read as zeros: unwritten until it is filled.
-        Ok(Entry::unwritten(run.block << BLOCK_SHIFT))
+        self.0.block(index)
     }
 }

@@ -29,8 +29,8 @@ pub const TEXT_NEAR_BYTES: usize = 15;
 /// The last byte of a text's head, of one that is an object; of others it is the length.
 pub const TEXT_FAR: u8 = 0xff;
 
-/// The head of a text: its bytes, or the offset of an object and, in the second word's seven lower
-/// bytes, the length.
+/// The head of a text, or of bytes: these, or the offset of an object and, in the second word's
+/// seven lower bytes, the length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct TextRaw {
@@ -64,8 +64,10 @@ pub struct SegmentRaw {
     /// Bytes of records, for this run alone: the low half of the run's number above them, in words
     /// (31 bits), and whether a record is being added (1 bit).
     pub mark: u64,
+    /// The era of that run, as the header has it: the mark means nothing in another one.
+    pub era: u64,
     /// Zero.
-    pub unused: [u64; 5],
+    pub unused: [u64; 4],
 }
 
 /// Bytes before a segment's records.

@@ -9,9 +9,13 @@ pub const HEADER_PAGE_BYTES: u64 = 4096;
 /// The copy's place.
 pub const COPY_OFFSET: u64 = HEADER_PAGE_BYTES;
 
-/// The run's number in the header page, a line of its own. It grows by one with each opening. The
-/// high half is a CRC-32C of the low half, salted by the word's place.
+/// The run's number in the header page, a line of its own. It grows by one with each opening, and
+/// begins anew after 2^32 of them, or when it is damaged ([`ERA_OFFSET`]). The high half is a
+/// CRC-32C of the low half, salted by the word's place.
 pub const RUN_OFFSET: u64 = 512;
+/// How often the run's number has begun anew, in the run's line and checked as the number is; 0 as
+/// a whole: never. Both together are a run's name, which no two runs of a heap share.
+pub const ERA_OFFSET: u64 = RUN_OFFSET + 8;
 /// The state, a line of its own: [`STATE_CLEAN`] or [`STATE_ACTIVE`], with a CRC as the run's.
 pub const STATE_OFFSET: u64 = 576;
 /// The root pointer, a line of its own: an object's offset, in units of

@@ -9,7 +9,7 @@
 //!   segment itself was given out by the allocator, after all records on its place were closed.
 //! - A *mark* tells the others of the run how far the segment is filled with what is durable. It is
 //!   a plain word in the segment, stored after the fence, or after the transaction's record is in
-//!   place. It has the run's number: no later run believes it.
+//!   place. It has the run's number, and the era of that beside it: no later run believes it.
 //! - A mark is *busy* while a record is being added. It stays so if that breaks off, and then says
 //!   less than is there; who finds it with the log's lock in hand looks at the bytes.
 //! - A reader without the lock that finds a busy mark looks whether a whole record stands behind
@@ -17,11 +17,12 @@
 //!   have been seen.
 
 use pmlib_format::WORD_BYTES;
-use pmlib_format::header::RUN_OFFSET;
+use pmlib_format::header::{ERA_OFFSET, RUN_OFFSET};
 
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::pointer::RawP;
+use crate::protocol;
 use crate::reader::Look;
 use crate::tx::Tx;
 use crate::view::View;
@@ -38,11 +39,21 @@ pub(crate) enum Mark {
 }
 
 impl Core {
+    /// The era of this run, which marks have beside them.
+    fn era(&self) -> u64 {
+        self.mem.load_cached(ERA_OFFSET)
+    }
+
     /// A mark's word: the run above the words that are filled, and whether more are being added.
     fn mark_word(&self, filled: u64, is_busy: bool) -> u64 {
         let words = filled / WORD_BYTES;
         debug_assert!(words < 1 << 31, "no record is so long");
         self.mem.load_cached(RUN_OFFSET) << 32 | words << 1 | u64::from(is_busy)
+    }
+
+    /// Stores a mark, in a write window.
+    pub fn store_mark(&self, place: u64, word: u64) {
+        protocol::store_mark(&self.mem, place, self.era(), word);
     }
 
     /// The meaning of a word in this run: how much is filled, and whether it is busy.
@@ -64,20 +75,17 @@ impl View<'_> {
             // It was not durable: power may have failed since the heap was left.
             return Mark::Unknown;
         }
-        loop {
-            let word = core.mem.load_cached(place);
-            core.mem.acquire();
-            match core.mark_of(word) {
-                None => return Mark::Unknown,
-                Some((filled, false)) => return Mark::Filled(filled),
-                Some((filled, true)) if core.is_locked(key.0) => return Mark::Busy(filled),
-                Some(_) => {}
-            }
-            core.mem.acquire();
-            // Its holder may have told of the end and opened the lock between the two looks.
-            if core.mem.load_cached(place) == word {
-                return Mark::Unknown;
-            }
+        let seen = protocol::look_at_mark(
+            &core.mem,
+            place,
+            core.era(),
+            |word| core.mark_of(word),
+            || core.is_locked(key.0),
+        );
+        match seen {
+            None => Mark::Unknown,
+            Some((filled, false)) => Mark::Filled(filled),
+            Some((filled, true)) => Mark::Busy(filled),
         }
     }
 
@@ -106,12 +114,21 @@ impl Tx<'_> {
         Ok(offset)
     }
 
+    /// The era that a new segment has beside its mark.
+    pub(crate) fn era(&self) -> u64 {
+        self.core().era()
+    }
+
     /// A mark, as the holder of the container's lock sees it.
     pub(crate) fn mark(&self, place: u64) -> Mark {
         let marks = &self.work.plan.marks;
         let of_plan = marks.iter().find(|&&(other, _)| other == place);
-        let word = of_plan.map_or_else(|| self.core().mem.load_cached(place), |&(_, word)| word);
-        match self.core().mark_of(word) {
+        let core = self.core();
+        let word = match of_plan {
+            Some(&(_, word)) => word,
+            None => protocol::mark_of_holder(&core.mem, place, core.era()),
+        };
+        match core.mark_of(word) {
             Some((filled, false)) => Mark::Filled(filled),
             _ => Mark::Unknown,
         }
@@ -148,7 +165,7 @@ impl Tx<'_> {
     fn set_mark_busy(&self, place: u64, filled: u64) {
         let core = self.core();
         let _window = core.mem.window();
-        core.mem.store(place, core.mark_word(filled, true));
+        core.store_mark(place, core.mark_word(filled, true));
     }
 
     /// Stores bytes at once, behind what the mark at `mark` says, and durably, whatever becomes of
@@ -188,7 +205,7 @@ impl Tx<'_> {
             core.mem.flush(from, len);
         }
         core.mem.fence();
-        core.mem.store(mark, core.mark_word(filled, false));
+        core.store_mark(mark, core.mark_word(filled, false));
         match core.mem.failed() {
             Some(offset) => Err(Error::Lost { offset }),
             None => Ok(()),
@@ -209,6 +226,7 @@ pub(crate) struct Found {
 mod tests {
     use super::*;
     use crate::containers::PLog;
+    use crate::packed::checked_word;
     use crate::{Heap, Options};
     use pmlib_format::container::{LogRaw, SegmentRaw};
     use std::mem::offset_of;
@@ -240,5 +258,48 @@ mod tests {
         assert!(matches!(end, Err(Error::Deadlock)), "{end:?}");
         drop(holder);
         assert_eq!(heap.at(log).end().unwrap(), 2 * before);
+    }
+
+    /// Goal: what a mark said 2^32 runs ago is not believed. Method: power fails before a later
+    /// mark is durable; then the number comes to its end, or is damaged, and to the same one again.
+    #[test]
+    fn a_mark_of_an_earlier_era_is_not_believed() {
+        let ends = [checked_word(u32::MAX, RUN_OFFSET), 7];
+        for end in ends {
+            let heap = Heap::private(1 << 20, &Options::default()).unwrap();
+            let log = heap.root::<PLog>("log").unwrap();
+            heap.at(log).append(b"first").unwrap();
+            let RawP(head) = log.into();
+            let segment = heap.core().mem.load(head + offset_of!(LogRaw, last) as u64);
+            let mark = segment + offset_of!(SegmentRaw, mark) as u64;
+            let (old, run) = (heap.core().mem.load(mark), heap.core().mem.load(RUN_OFFSET));
+            heap.at(log).append(b"second").unwrap();
+            let mut mem = heap.close().unwrap();
+            let window = mem.window();
+            mem.store(mark, old);
+            mem.store(RUN_OFFSET, end);
+            drop(window);
+            let mut opened = 0;
+            let heap = loop {
+                let heap = Heap::attach(mem).unwrap();
+                opened += 1;
+                if heap.core().mem.load(RUN_OFFSET) == run {
+                    break heap;
+                }
+                mem = heap.close().unwrap();
+            };
+            assert!(opened < 5, "it has come to {run:#x} again");
+            let read = |heap: &Heap| {
+                let records = heap.at(log).iter().map(|record| record.unwrap().1);
+                records.collect::<Vec<_>>()
+            };
+            assert_eq!(read(&heap), [&b"first"[..], b"second"]);
+            heap.at(log).append(b"third").unwrap();
+            assert_eq!(read(&heap).len(), 3);
+            assert_eq!(heap.core().mem.load(mark + 8), heap.core().era());
+            // In the next run the mark is of an earlier one again.
+            let heap = Heap::attach(heap.close().unwrap()).unwrap();
+            assert_eq!(read(&heap).len(), 3);
+        }
     }
 }

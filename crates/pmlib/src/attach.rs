@@ -12,19 +12,20 @@ use std::sync::{Arc, Mutex};
 use pmem::slots::{ByteLock, Probe, Prober};
 use pmem::{MediumKind, Pmem};
 use pmlib_format::HeaderRaw;
-use pmlib_format::header::{RUN_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET};
+use pmlib_format::header::{STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET};
 use pmlib_format::lane::{
     DONE_OFFSET, HEAD_OFFSET, LANE_OWNER_OFFSET, LAST_OFFSET, SETTLED_OFFSET,
 };
-use pmshare::attach::{self, keep_apart};
+use pmshare::attach::{self, ATTACH_PATIENCE, keep_apart};
 use pmshare::holder::{TAG_MASK, slot_of};
-use pmshare::lock_bytes::{BYTE_POOL, holder_pid};
-use pmshare::{Share, rescue};
+use pmshare::lock_bytes::BYTE_POOL;
+use pmshare::owner::mapper::mapper_pid;
+use pmshare::{Share, Shared, rescue};
 
 use crate::check::Key;
 use crate::engine::{Core, Counted};
 use crate::error::{Error, Result};
-use crate::heap::{Options, read_header, set_word};
+use crate::heap::{Options, name_run, read_header, set_word};
 use crate::layout::{Places, Spans};
 use crate::packed::checked_value;
 use crate::reader::{Look, Reader};
@@ -57,13 +58,14 @@ impl<'a> Entrance<'a> {
     ///
     /// # Errors
     /// `Busy`; the file can't be locked.
-    pub fn to(path: &'a Path) -> Result<Entrance<'a>> {
+    pub fn to(path: &'a Path, options: &Options) -> Result<Entrance<'a>> {
         let prober = Prober::open(path)?;
-        let attach = attach::attach_lock_by(&prober)?;
+        let patience = options.patience(ATTACH_PATIENCE);
+        let attach = attach::attach_lock_within(&prober, Memory::PROGRAM, patience)?;
         let others = prober.probe(BYTE_POOL)? != Probe::Free;
         let Some(heap) = prober.try_shared(BYTE_POOL)? else {
             return Err(Error::Busy {
-                pid: holder_pid(path),
+                pid: mapper_pid(path),
             });
         };
         Ok(Entrance {
@@ -83,7 +85,7 @@ impl<'a> Entrance<'a> {
 pub(crate) fn attach_reader(mem: Pmem, path: &Path, options: &Options) -> Result<Core> {
     mem.enter();
     let header = read_header(&mem)?;
-    let reader = Reader::new(Prober::open(path)?, options.adopt);
+    let reader = Reader::new(Prober::open(path)?, options);
     let mut core = Core::over(
         mem,
         header,
@@ -204,14 +206,11 @@ impl Core {
 
     /// Redoes what the last run left, and makes all that is volatile this run's.
     fn begin_run(&self) -> Result<()> {
-        // A damaged number is as good as any other that was not there before.
-        let word = self.mem.load(RUN_OFFSET);
-        let run = checked_value(word, RUN_OFFSET).unwrap_or((word >> 32) as u32 ^ word as u32);
         let state = checked_value(self.mem.load(STATE_OFFSET), STATE_OFFSET);
         // Before anything else changes: from here on the heap is in use. One who only reads looks
         // at the number first: with the new one he finds no state of the old run.
         set_word(&self.mem, STATE_OFFSET, STATE_ACTIVE);
-        set_word(&self.mem, RUN_OFFSET, run.wrapping_add(1));
+        name_run(&self.mem);
         self.mem.fence();
         self.match_span_words();
         self.clear_volatile();

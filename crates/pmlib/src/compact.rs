@@ -16,14 +16,14 @@ use pmem::{MediumKind, Pmem};
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::chunk::KIND_FREE;
 use pmlib_format::header::{
-    COPY_OFFSET, RUN_OFFSET, SPANS_MAX, SPANS_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET,
+    COPY_OFFSET, SPANS_MAX, SPANS_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET,
 };
 use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::attach::Entrance;
 use crate::engine::Core;
 use crate::error::{Error, Result};
-use crate::heap::{Heap, Options, read_header, set_word};
+use crate::heap::{Heap, Options, name_run, read_header, set_word};
 use crate::layout::Span;
 use crate::packed::{Entry, checked_value, checked_word};
 use crate::space::Space;
@@ -72,7 +72,7 @@ impl Heap {
         };
         drop(heap.close()?);
         let mem = Pmem::open(path, &options.mapping())?;
-        let entrance = Entrance::to(path)?;
+        let entrance = Entrance::to(path, &options)?;
         if entrance.has_others() {
             done.is_shared = true;
             return Ok(done);
@@ -131,10 +131,8 @@ fn cut(mem: Pmem, file: Option<(&File, &Path)>) -> Result<((u64, u64), Pmem)> {
         .last()
         .map_or(old, |&(first, chunks)| first + chunks);
     let window = mem.window();
-    let word = mem.load(RUN_OFFSET);
-    let run = checked_value(word, RUN_OFFSET).unwrap_or((word >> 32) as u32 ^ word as u32);
     set_word(mem, STATE_OFFSET, STATE_ACTIVE);
-    set_word(mem, RUN_OFFSET, run.wrapping_add(1));
+    name_run(mem);
     mem.fence();
     if planted!("bug-cut-before-lengths") {
         erase(mem, end, old);

@@ -6,8 +6,8 @@ use pmlib_format::chunk::{
     CLASS_BYTES, KIND_FREE, KIND_META, KIND_OBJECTS, KIND_RUN, bitmap_words, first_place, places,
 };
 use pmlib_format::header::{
-    COPY_OFFSET, NAMES_OFFSET, ROOT_OFFSET, RUN_OFFSET, SPANS_OFFSET, STATE_ACTIVE, STATE_CLEAN,
-    STATE_OFFSET,
+    COPY_OFFSET, ERA_OFFSET, NAMES_OFFSET, ROOT_OFFSET, RUN_OFFSET, SPANS_OFFSET, STATE_ACTIVE,
+    STATE_CLEAN, STATE_OFFSET,
 };
 use pmlib_format::lane::CLOSED_OFFSET;
 use pmlib_format::{CHUNK_BYTES, LINE_BYTES};
@@ -138,6 +138,10 @@ impl Inspector {
             (checked_value(word, place), word)
         });
         dumped.checked("run", run.0.map(u64::from), run.1);
+        match mem.load(ERA_OFFSET) {
+            0 => {}
+            word => dumped.checked("era", checked_value(word, ERA_OFFSET).map(u64::from), word),
+        }
         dumped.text(
             "state",
             match state.0 {

@@ -10,7 +10,8 @@ use pmlib_format::chunk::{
     KIND_RUN, bitmap_words, class_chunks,
 };
 use pmlib_format::header::{
-    COPY_OFFSET, NAMES_OFFSET, ROOT_OFFSET, RUN_OFFSET, SPANS_MAX, SPANS_OFFSET, STATE_OFFSET,
+    COPY_OFFSET, ERA_OFFSET, NAMES_OFFSET, ROOT_OFFSET, RUN_OFFSET, SPANS_MAX, SPANS_OFFSET,
+    STATE_OFFSET,
 };
 use pmlib_format::lane::{CLOSED_OFFSET, STAMP_END};
 use pmlib_format::{CHUNK_BYTES, HeaderRaw};
@@ -239,6 +240,10 @@ fn survey(core: &Core) -> Result<(Vec<Finding>, Census)> {
         if checked_value(core.mem.load(place), place).is_none() {
             found.push(Finding::new(number, place, what));
         }
+    }
+    let era = core.mem.load(ERA_OFFSET);
+    if era != 0 && checked_value(era, ERA_OFFSET).is_none() {
+        found.push(Finding::new(RUN, ERA_OFFSET, "the era of runs is damaged"));
     }
     for lane in 0..core.header.lanes {
         let offset = core.places.lane(lane) + CLOSED_OFFSET;

@@ -1,12 +1,13 @@
 //! A heap: made, opened, read, and left.
 
 use std::path::Path;
+use std::time::Duration;
 
 use pmem::{MapOptions, Pmem};
 use pmlib_format::chunk::{GROUP_BYTES, GROUP_CHUNKS, KIND_FREE, KIND_META};
 use pmlib_format::header::{
-    COPY_OFFSET, HEADER_PAGE_BYTES, MAGIC, NAMES_OFFSET, ROOT_OFFSET, RUN_OFFSET, SPANS_OFFSET,
-    STATE_CLEAN, STATE_OFFSET,
+    COPY_OFFSET, ERA_OFFSET, HEADER_PAGE_BYTES, MAGIC, NAMES_OFFSET, ROOT_OFFSET, RUN_OFFSET,
+    SPANS_OFFSET, STATE_CLEAN, STATE_OFFSET,
 };
 use pmlib_format::lane::{CLOSED_OFFSET, LANE_BYTES, LANES_MAX};
 use pmlib_format::shared::{SLOTS_MAX, SLOTS_MIN};
@@ -20,7 +21,7 @@ use crate::engine::{Core, Counted};
 use crate::error::{Error, Result, in_object};
 use crate::lane::{GROUP_WORDS, group_check};
 use crate::layout::{CHUNKS_MAX, Places, Span, Spans, possible};
-use crate::packed::{Entry, checked_word, closed_word, root_word};
+use crate::packed::{Entry, checked_value, checked_word, closed_word, root_word};
 use crate::pointer::RawP;
 use crate::tx::Tx;
 
@@ -48,6 +49,9 @@ pub struct Options {
     pub seed: u64,
     /// The treatment of a process that holds a lock and does not run.
     pub stalled: Stalled,
+    /// How long a process that attaches or leaves is waited for before the answer is `Busy`; 0:
+    /// 60 s, and 10 s of a heap that is only read. After a second stderr has for whom it waits.
+    pub wait: Duration,
     /// Open a heap that was in use in this boot by another name, or a copy of one: its last user is
     /// known to be gone.
     pub adopt: bool,
@@ -78,6 +82,14 @@ impl Options {
             // Others may make it longer than this process would.
             reserve: room_bytes(Counted::heaps()).max(self.max),
             ..self.map
+        }
+    }
+
+    /// The wait for a process that attaches, if none is said: `most`.
+    pub(crate) fn patience(&self, most: Duration) -> Duration {
+        match self.wait {
+            Duration::ZERO => most,
+            wait => wait,
         }
     }
 
@@ -113,7 +125,7 @@ impl Heap {
         let header = new_header(len, options)?;
         let len = header.chunks * CHUNK_BYTES;
         let mem = Pmem::create(path, len, false, true, &options.mapping())?;
-        let entrance = Entrance::to(path)?;
+        let entrance = Entrance::to(path, options)?;
         format(&mem, &header)?;
         Heap::attach_by(mem, Some(entrance), options)
     }
@@ -133,7 +145,7 @@ impl Heap {
                 closes: false,
             });
         }
-        Heap::attach_by(mem, Some(Entrance::to(path)?), options)
+        Heap::attach_by(mem, Some(Entrance::to(path, options)?), options)
     }
 
     /// Opens like [`Heap::open`], with every access shown to `observer`. For checkers.
@@ -149,7 +161,7 @@ impl Heap {
     ) -> Result<Heap> {
         let mut mem = Pmem::open(path, &options.mapping())?;
         mem.observe(Some(observer));
-        Heap::attach_by(mem, Some(Entrance::to(path)?), options)
+        Heap::attach_by(mem, Some(Entrance::to(path, options)?), options)
     }
 
     /// A heap in memory of this process, for which nothing is to last.
@@ -434,6 +446,26 @@ pub(crate) fn set_word(mem: &Pmem, place: u64, value: u32) {
     mem.flush(place, 8);
 }
 
+/// Gives the run that begins a name that no run of the heap has had: the next number, or, after the
+/// last one or a damaged one, the first of a new era. In a write window, with the heap in use.
+pub(crate) fn name_run(mem: &Pmem) {
+    let era = mem.load(ERA_OFFSET);
+    let known = match era {
+        0 => Some(0),
+        word => checked_value(word, ERA_OFFSET),
+    };
+    match (checked_value(mem.load(RUN_OFFSET), RUN_OFFSET), known) {
+        (Some(run), Some(_)) if run < u32::MAX => set_word(mem, RUN_OFFSET, run + 1),
+        _ => {
+            // A damaged era is as good as any other that was not there before. Both words are in
+            // one line, whose stores become durable in their order.
+            let last = known.unwrap_or((era >> 32) as u32 ^ era as u32);
+            set_word(mem, ERA_OFFSET, last.wrapping_add(1));
+            set_word(mem, RUN_OFFSET, 0);
+        }
+    }
+}
+
 /// Stores a new heap's own parts.
 fn format(mem: &Pmem, header: &HeaderRaw) -> Result<()> {
     let _window = mem.window();
@@ -594,5 +626,50 @@ mod tests {
             heap.tx(|tx| tx.free(other?)).unwrap();
             assert_eq!(heap.check().unwrap().objects, 1);
         }
+    }
+
+    /// Goal: a process has address space for as many heaps as it opens, and each has room for its
+    /// growth. Method: what they ask for, added up; each may be no longer than that by itself.
+    #[test]
+    fn many_heaps_share_the_address_space() {
+        let all: u64 = (0..65_536).map(room_bytes).sum();
+        assert!(all < (64 << 40) + 65_536, "{all}");
+        assert_eq!(
+            [0, 31, 32, 255].map(room_bytes),
+            [1 << 40, 1 << 40, 1 << 39, 1 << 33]
+        );
+        assert!((0..=u64::from(u16::MAX)).all(|heaps| room_bytes(heaps) > 0));
+        let max = Options {
+            max: 1 << 42,
+            ..Options::default()
+        };
+        assert_eq!(max.mapping().reserve, 1 << 42);
+    }
+
+    /// Goal: opening a heap that another process attaches to and never ends is an error that names
+    /// it, after the wait that was asked for. Method: this process holds the attach lock itself.
+    #[test]
+    fn a_wait_for_one_who_attaches_has_an_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("heap");
+        let heap = Heap::create(&path, 1 << 20, &Options::default()).unwrap();
+        heap.close().unwrap();
+        let prober = pmem::slots::Prober::open(&path).unwrap();
+        let held = pmshare::attach::attach_lock_by(&prober).unwrap();
+        let wait = Duration::from_millis(50);
+        let options = Options {
+            wait,
+            ..Options::default()
+        };
+        let since = std::time::Instant::now();
+        let opened = Heap::open(&path, &options).map(|_| ());
+        let own = std::process::id();
+        assert!(
+            matches!(opened, Err(Error::Busy { pid }) if pid == own),
+            "{opened:?}"
+        );
+        assert!((wait..Duration::from_secs(10)).contains(&since.elapsed()));
+        drop(held);
+        Heap::open(&path, &options).unwrap();
     }
 }

@@ -53,6 +53,8 @@ use crate::record::{Act, Entries, Head, Step};
 use crate::space::{Claim, Room};
 use crate::tx::PREFETCHED_MAX;
 
+/// Entries or words that each buffer of a lane has room for when no transaction goes on.
+const KEPT: usize = 4096;
 const WORDS_A_LINE: usize = (LINE_BYTES / WORD_BYTES) as usize;
 
 /// A lane, by the thread that has it.
@@ -87,6 +89,19 @@ impl Lane {
     /// The lane among those who have chunks.
     pub fn as_user(&self) -> u64 {
         u64::from(self.index) + 1
+    }
+
+    /// Gives back the memory that a long record took, but for a little.
+    fn trim(&mut self) {
+        if self.owed.capacity() > KEPT {
+            // The record itself says where it has stored, to whoever flushes that.
+            (self.owed, self.owed_of) = (Vec::new(), (0, 0, 0));
+        }
+        for buffer in [&mut self.buffer, &mut self.chunks, &mut self.lines] {
+            if buffer.capacity() > KEPT {
+                *buffer = Vec::new();
+            }
+        }
     }
 
     /// Room in the ring that a record may take.
@@ -145,7 +160,10 @@ impl Lease<'_> {
     #[inline]
     fn free(&mut self) {
         owner::release(&self.core.share, self.core.lane_owner(self.index));
-        let lane = self.lane.take();
+        let mut lane = self.lane.take();
+        if let Some(lane) = &mut lane {
+            lane.trim();
+        }
         // A thread that ends keeps none, and its place for one may be gone.
         let _ = SPARE.try_with(|spare| spare.set(lane));
     }
@@ -662,5 +680,26 @@ impl Drop for BreaksOff<'_> {
     fn drop(&mut self) {
         self.0.broke();
         rescue::clean_after_thread(self.0, thread_tag());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Heap, Options};
+
+    /// Goal: a thread does not keep the memory of its longest transaction. Method: one of more
+    /// ranges than are kept, in a record outside the ring, and the lane's buffers after it.
+    #[test]
+    fn a_long_record_leaves_little_memory() {
+        let heap = Heap::private(8 << 20, &Options::default()).unwrap();
+        let object = heap.tx(|tx| tx.alloc(2 << 20)).unwrap();
+        let ranges = 2 * KEPT as u64;
+        heap.tx(|tx| (0..ranges).try_for_each(|nth| tx.write_bytes(object, nth * 128, &[1; 8])))
+            .unwrap();
+        let lane = SPARE.take().expect("the last one");
+        let kept = [&lane.buffer, &lane.chunks, &lane.lines].map(Vec::capacity);
+        assert!(kept.into_iter().all(|kept| kept <= KEPT), "{kept:?}");
+        assert!(lane.owed.capacity() <= KEPT, "{}", lane.owed.capacity());
     }
 }

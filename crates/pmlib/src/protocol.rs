@@ -1,16 +1,17 @@
 //! The words by which the threads of all processes tell each other, without a lock, what is whole
-//! and what is durable: the chunks' sequences and the lanes' words. The steps know memory as a
-//! trait, so that `yat` tries these very steps in every order that a memory model allows
-//! (`crates/yat/tests/heap_protocols`).
+//! and what is durable: the chunks' sequences, the lanes' words and the logs' marks. The steps know
+//! memory as a trait, so that `yat` tries these very steps in every order that a memory model
+//! allows (`crates/yat/tests/heap_protocols`).
 //!
-//! - A chunk's sequence is odd while the holder of the chunk's lock changes the chunk in place. What
-//!   was read of chunks is of one moment if all of their sequences are even and the same before and
+//! - A chunk's sequence is odd while the holder of the chunk's lock changes the chunk in place.
+//!   Reads of chunks are of one moment if all of their sequences are even and the same before and
 //!   after.
 //! - A lane's words say which of its records are closed (`closed`), durably so (`settled`), and
 //!   which one is the last (`last`, at `last_record`). A thread that follows a record makes durable
 //!   what that one has stored, unless the lane has had a fence since.
 
 use pmem::Pmem;
+use pmlib_format::container::SegmentRaw;
 use pmlib_format::lane::{LAST_OFFSET, LAST_RECORD_OFFSET, SETTLED_OFFSET};
 
 use crate::packed::{closed_of, closed_word};
@@ -147,8 +148,8 @@ impl LanePlace {
         }
     }
 
-    /// Makes known the record at `start` that a fence has made durable; its chunks are locked. What
-    /// the record before it stored is durable in place by the same fence.
+    /// Makes known the record at `start` that a fence has made durable; its chunks are locked. The
+    /// same fence has made durable in place the stores of the record before it.
     #[inline(always)]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn fenced(self, words: &impl Words, state: &mut LaneState, start: u64) {
@@ -216,5 +217,107 @@ impl LanePlace {
         // The lane may go on meanwhile: its next fence is over then, and what was read may be torn.
         words.acquire();
         Ok(words.load(self.line + LAST_OFFSET) == stamp && read == Some(stamp))
+    }
+}
+
+/// Looks at a mark that others change between two looks, before its reader takes it for busy.
+const MARK_TRIES: u32 = 64;
+/// From a mark to the word with its era.
+const ERA: u64 =
+    (std::mem::offset_of!(SegmentRaw, era) - std::mem::offset_of!(SegmentRaw, mark)) as u64;
+
+/// The mark at `place` as one sees it who has not the container's lock: how much is filled, and
+/// whether more is being added; `None`: nobody has looked in this run, or an addition broke off.
+/// `of`: the meaning of a word in this run. `is_locked`: whether somebody has the lock.
+#[inline(always)]
+pub fn look_at_mark(
+    words: &impl Words,
+    place: u64,
+    era: u64,
+    of: impl Fn(u64) -> Option<(u64, bool)>,
+    is_locked: impl Fn() -> bool,
+) -> Option<(u64, bool)> {
+    // The era first: with this run's, no mark of an earlier one is there any more.
+    if words.load(place + ERA) != era {
+        return None;
+    }
+    let mut tries = 0;
+    loop {
+        let word = words.load(place);
+        words.acquire();
+        let (filled, is_busy) = of(word)?;
+        if !is_busy || is_locked() || tries == MARK_TRIES {
+            return Some((filled, is_busy));
+        }
+        words.acquire();
+        // Its holder may have told of the end and opened the lock between the two looks.
+        if words.load(place) == word {
+            return None;
+        }
+        tries += 1;
+    }
+}
+
+/// The word of a mark as the holder of the container's lock sees it; 0: it is of an earlier era.
+#[inline(always)]
+pub fn mark_of_holder(words: &impl Words, place: u64, era: u64) -> u64 {
+    match words.load(place + ERA) == era {
+        true => words.load(place),
+        false => 0,
+    }
+}
+
+/// Stores a mark, by the holder of the container's lock.
+#[inline(always)]
+#[cfg_attr(feature = "record", track_caller)]
+pub fn store_mark(words: &impl Words, place: u64, era: u64, word: u64) {
+    if words.load(place + ERA) != era {
+        words.store(place, 0);
+        words.store(place + ERA, era);
+    }
+    words.store(place, word);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// A mark that is busy, and another one at each look.
+    struct Changing(Cell<u64>);
+
+    impl Words for Changing {
+        fn load(&self, offset: u64) -> u64 {
+            if offset == ERA {
+                return 0;
+            }
+            self.0.set(self.0.get() + 2);
+            self.0.get() | 1
+        }
+
+        fn load_all<const N: usize>(&self, offset: u64) -> [u64; N] {
+            [self.load(offset); N]
+        }
+
+        fn store(&self, _: u64, _: u64) {}
+
+        fn store_all(&self, _: u64, _: &[u64]) {}
+
+        fn cas(&self, _: u64, _: u64, found: u64) -> Result<u64, u64> {
+            Err(found)
+        }
+
+        fn acquire(&self) {}
+    }
+
+    /// Goal: a reader comes to an end beside one who appends without a pause. Method: a mark that
+    /// changes whenever it is looked at, and whose lock is never seen held.
+    #[test]
+    fn a_mark_that_never_rests_is_busy() {
+        let changing = Changing(Cell::new(0));
+        let of = |word: u64| Some((word >> 1, word & 1 != 0));
+        let seen = look_at_mark(&changing, 0, 0, of, || false);
+        assert!(matches!(seen, Some((_, true))), "{seen:?}");
+        assert!(changing.0.get() < 1000, "{} looks", changing.0.get());
     }
 }

@@ -19,14 +19,18 @@ use pm_store::clock::now_ns;
 use pmem::slots::{Probe, Prober};
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::chunk::{OWNER_OFFSET, SEQUENCE_OFFSET};
-use pmlib_format::header::{RUN_OFFSET, SPANS_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET};
+use pmlib_format::header::{
+    ERA_OFFSET, RUN_OFFSET, SPANS_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET,
+};
 use pmshare::Shared;
 use pmshare::attach::keep_apart;
 use pmshare::holder::slot_of;
-use pmshare::lock_bytes::{BYTE_ATTACH, BYTE_POOL, holder_pid};
+use pmshare::lock_bytes::{BYTE_ATTACH, BYTE_POOL};
+use pmshare::owner::mapper::mapper_pid;
 
 use crate::engine::Core;
 use crate::error::{Error, Result};
+use crate::heap::Options;
 use crate::packed::checked_value;
 use crate::shared::{Record, this_run};
 
@@ -38,7 +42,7 @@ const SPINS: u32 = 200;
 const NAP: Duration = Duration::from_micros(100);
 /// A dead process in the middle of a commit is left to those who go on for so long.
 const DEAD_PATIENCE: Duration = Duration::from_secs(1);
-/// A process that attaches, or that stands in the middle of a commit, is waited for so long.
+/// The wait for a process, if none is said.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a look at the heap is known to be of one moment.
@@ -57,7 +61,9 @@ pub(crate) struct Reader {
     prober: Prober,
     /// A heap of another place is known to be nobody's.
     adopt: bool,
-    /// The word of the run under which the spans were compared last; 0: none.
+    /// A process that attaches, or that stands in the middle of a commit, is waited for so long.
+    patience: Duration,
+    /// The run under which the spans were compared last.
     compared: AtomicU64,
     /// When somebody had the heap, ns of CLOCK_MONOTONIC.
     asked: AtomicU64,
@@ -66,11 +72,12 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub fn new(prober: Prober, adopt: bool) -> Reader {
+    pub fn new(prober: Prober, options: &Options) -> Reader {
         Reader {
             prober,
-            adopt,
-            compared: AtomicU64::new(0),
+            adopt: options.adopt,
+            patience: options.patience(PATIENCE),
+            compared: AtomicU64::new(u64::MAX),
             asked: AtomicU64::new(0),
             ends: Mutex::new(None),
         }
@@ -128,7 +135,14 @@ impl Core {
     }
 
     fn is_run(&self, run: u64) -> bool {
-        self.mem.load_cached(RUN_OFFSET) == run
+        self.run_name() == run
+    }
+
+    /// The name of the run: its number below its era.
+    #[inline]
+    fn run_name(&self) -> u64 {
+        let [run, era] = [RUN_OFFSET, ERA_OFFSET].map(|word| self.mem.load_cached(word));
+        era << 32 | u64::from(run as u32)
     }
 
     fn look_as(&self, reader: &Reader) -> Result<Look> {
@@ -136,7 +150,7 @@ impl Core {
         let mut before = None;
         loop {
             // The number first: whoever comes says that the heap is in use before he counts.
-            let run = self.mem.load_cached(RUN_OFFSET);
+            let run = self.run_name();
             let word = self.mem.load_cached(STATE_OFFSET);
             let state = checked_value(word, STATE_OFFSET);
             if state == Some(STATE_CLEAN) {
@@ -159,8 +173,8 @@ impl Core {
             }
             if reader.has(BYTE_ATTACH)? {
                 // Somebody comes, and recovers it, or goes.
-                if since.elapsed() > PATIENCE {
-                    let pid = holder_pid(reader.prober.path());
+                if since.elapsed() > reader.patience {
+                    let pid = mapper_pid(reader.prober.path());
                     return Err(Error::Busy { pid });
                 }
                 std::thread::sleep(NAP);
@@ -248,7 +262,7 @@ impl Core {
                 why: "a process was killed in the middle of a commit, and no other has met that",
             });
         }
-        if waited > PATIENCE {
+        if waited > reader.patience {
             let pid = slot.map_or(0, |slot| self.slot_pid(slot) as u32);
             return Err(Error::Busy { pid });
         }

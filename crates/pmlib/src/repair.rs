@@ -20,12 +20,13 @@ use pmlib_format::chunk::{
     bitmap_words, class_chunks, first_place, places,
 };
 use pmlib_format::header::{
-    COPY_OFFSET, NAMES_OFFSET, ROOT_OFFSET, RUN_OFFSET, SPANS_MAX, SPANS_OFFSET, STATE_ACTIVE,
-    STATE_CLEAN, STATE_OFFSET,
+    COPY_OFFSET, NAMES_OFFSET, ROOT_OFFSET, SPANS_MAX, SPANS_OFFSET, STATE_ACTIVE, STATE_CLEAN,
+    STATE_OFFSET,
 };
 use pmlib_format::lane::{CLOSED_OFFSET, STAMP_END};
 use pmlib_format::{CHUNK_BYTES, HeaderRaw, LINE_BYTES, NamedRaw};
-use pmshare::lock_bytes::{BYTE_POOL, holder_pid};
+use pmshare::lock_bytes::BYTE_POOL;
+use pmshare::owner::mapper::mapper_pid;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::attach::Entrance;
@@ -35,7 +36,7 @@ use crate::findings::{
     BITMAP, COPY, ENTRY, Finding, GROUP, HEADER, Inspector, LANE, NAMES, RECORD, ROOT, ROOT_OBJECT,
     SPAN, headers, is_possible, named_roots,
 };
-use crate::heap::{Heap, Options, header_of, set_word};
+use crate::heap::{Heap, Options, header_of, name_run, set_word};
 use crate::lane::{GROUP_WORDS, group_check, superseded_of};
 use crate::layout::{CHUNKS_MAX, Span};
 use crate::packed::{
@@ -69,9 +70,9 @@ impl Heap {
             return Ok(repair(copied(path)?, None)?.0);
         }
         let mem = Pmem::open(path, &options.mapping())?;
-        let entrance = Entrance::to(path)?;
+        let entrance = Entrance::to(path, &options)?;
         if entrance.has_others() {
-            let pid = holder_pid(path);
+            let pid = mapper_pid(path);
             return Err(Error::Busy { pid });
         }
         Ok(repair(mem, Some(entrance))?.0)
@@ -95,7 +96,7 @@ fn copied(path: &Path) -> Result<Pmem> {
     };
     let file = Pmem::open(path, &options)?;
     if Prober::open(path)?.probe(BYTE_POOL)? != Probe::Free {
-        let pid = holder_pid(path);
+        let pid = mapper_pid(path);
         return Err(Error::Busy { pid });
     }
     let copy = Pmem::private(file.len());
@@ -444,10 +445,8 @@ impl Mender {
         let mem = &self.core.mem;
         let _window = mem.window();
         let is_clean = self.is_clean();
-        let word = mem.load(RUN_OFFSET);
-        let run = checked_value(word, RUN_OFFSET).unwrap_or((word >> 32) as u32 ^ word as u32);
         set_word(mem, STATE_OFFSET, STATE_ACTIVE);
-        set_word(mem, RUN_OFFSET, run.wrapping_add(1));
+        name_run(mem);
         mem.fence();
         self.core.recover(is_clean)?;
         Ok(())

@@ -597,7 +597,7 @@ impl<'h> Tx<'h> {
             return Err(Error::Lost { offset });
         }
         for &(place, word) in &plan.marks {
-            core.mem.store(place, word);
+            core.store_mark(place, word);
         }
         for object in plan.unmade.drain(..) {
             give_back(core, object);

@@ -162,3 +162,20 @@ fn transactions_cost_what_the_page_says() {
     }
     assert_eq!(there, table, "PMLIB_WRITE_DOCS=1 writes it");
 }
+
+/// Goal: what a long record has stored is flushed before the lane's next fence, though its thread
+/// keeps no list of the places. Method: a transaction of many ranges, and the lines that the next
+/// one flushes.
+#[test]
+fn a_long_record_is_flushed_by_the_next_one() {
+    let objects = Objects::new();
+    let ranges = 10_000;
+    let wide = objects.heap.tx(|tx| tx.alloc(2 * ranges * LINE)).unwrap();
+    let heap = &objects.heap;
+    heap.tx(|tx| (0..ranges).try_for_each(|nth| tx.write_bytes(wide, 2 * nth * LINE, &[1; 8])))
+        .unwrap();
+    let before = snapshot();
+    objects.write(1).unwrap();
+    let flushed = (snapshot() - before).lines_flushed;
+    assert!(flushed >= ranges, "{flushed} of {ranges} lines");
+}

@@ -5,8 +5,10 @@ use crate::cleaning::Undone;
 use crate::error::{Error, Result};
 use crate::holder;
 use crate::layout::Shared;
-use crate::lock_bytes::{BYTE_ATTACH, BYTE_FREEZE, holder_pid};
+use crate::lock_bytes::{BYTE_ATTACH, BYTE_FREEZE};
 use crate::member::Share;
+use crate::owner::mapper::mapper_pid;
+use crate::owner::stalled::tell_of_attaching;
 use crate::rescue;
 use crate::waits::Waits;
 use pmem::Identity;
@@ -15,8 +17,11 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-/// The longest wait of an attaching process for another one that attaches or leaves.
-const ATTACH_PATIENCE: Duration = Duration::from_secs(60);
+/// The longest wait of an attaching process for another one that attaches or leaves, if nothing
+/// else is said.
+pub const ATTACH_PATIENCE: Duration = Duration::from_secs(60);
+/// The time after which such a process says for whom it waits.
+const ATTACH_SILENCE: Duration = Duration::from_secs(1);
 /// First pause between two looks.
 const NAP_FIRST: Duration = Duration::from_millis(1);
 /// Longest pause.
@@ -35,18 +40,32 @@ pub fn attach_lock(path: &Path) -> Result<ByteLock> {
 /// # Errors
 /// Those of [`attach_lock`].
 pub fn attach_lock_by(prober: &Prober) -> Result<ByteLock> {
+    attach_lock_within(prober, "pmfs", ATTACH_PATIENCE)
+}
+
+/// Takes the lock as [`attach_lock_by`] does, within `patience`. After a second it says in the name
+/// of `program` for which process it waits.
+///
+/// # Errors
+/// Those of [`attach_lock`].
+pub fn attach_lock_within(prober: &Prober, program: &str, patience: Duration) -> Result<ByteLock> {
     let since = Instant::now();
     let mut nap = NAP_FIRST;
+    let mut is_told = false;
     loop {
         if prober.probe(BYTE_ATTACH)? == Probe::Free
             && let Some(lock) = prober.try_exclusive(BYTE_ATTACH)?
         {
             return Ok(lock);
         }
-        if since.elapsed() > ATTACH_PATIENCE {
+        if since.elapsed() > patience {
             return Err(Error::Held {
-                pid: holder_pid(prober.path()),
+                pid: mapper_pid(prober.path()),
             });
+        }
+        if since.elapsed() > ATTACH_SILENCE && !is_told {
+            is_told = true;
+            tell_of_attaching(program, mapper_pid(prober.path()));
         }
         let spread = since.elapsed().subsec_nanos() ^ std::process::id() << 8;
         std::thread::sleep(nap / 2 + nap * (spread % 1024) / 1024);
@@ -64,7 +83,7 @@ impl<S: Shared> Share<S> {
         let Some(prober) = &self.prober else {
             return Ok(None);
         };
-        let locked = match attach_lock_by(prober) {
+        let locked = match attach_lock_within(prober, S::PROGRAM, ATTACH_PATIENCE) {
             Err(Error::Held { pid }) => Err(Error::Held { pid }),
             Err(_) => attach_lock(prober.path()),
             locked => locked,

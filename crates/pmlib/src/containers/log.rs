@@ -482,6 +482,7 @@ fn append_segment(
     let offset = tx.alloc_apart(size)?;
     let segment = SegmentRaw {
         start,
+        era: tx.era(),
         ..SegmentRaw::new_zeroed()
     };
     let words = encode(&View::within(tx), offset + SEGMENT_HEAD_BYTES, start, bytes);

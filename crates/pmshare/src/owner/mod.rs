@@ -2,6 +2,7 @@
 //! (docs/adr/0024-shared-volatile-state.md, docs/adr/0026-fork-exec-threads.md,
 //! docs/adr/0028-lock-table.md).
 
+pub mod mapper;
 pub mod protocol;
 pub mod stalled;
 

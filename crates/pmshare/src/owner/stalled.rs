@@ -31,7 +31,7 @@ pub fn tell_if_stopped<S: Shared>(share: &Share<S>, slot: u64, what: &str) {
 }
 
 /// Returns whether a process is stopped, by a signal or by a debugger (proc_pid_stat(5)).
-fn is_stopped(pid: u64) -> bool {
+pub(crate) fn is_stopped(pid: u64) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").map(|(_, rest)| rest.chars().next());
     matches!(state, Some(Some('T' | 't')))
@@ -47,10 +47,26 @@ pub fn tell_of_stalled(say: Say) {
     let _ = SAY.set(say);
 }
 
-fn say<S: Shared>(what: fmt::Arguments<'_>) {
+fn say(program: &str, what: fmt::Arguments<'_>) {
     match SAY.get() {
         Some(say) => say(what),
-        None => eprintln!("{}: {what}", S::PROGRAM),
+        None => eprintln!("{program}: {what}"),
+    }
+}
+
+/// Reports that a process is waited for which attaches or leaves; 0: it could not be told.
+#[cold]
+pub(crate) fn tell_of_attaching(program: &str, pid: u32) {
+    let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    match (pid, command.trim_end()) {
+        (0, _) => say(
+            program,
+            format_args!("waiting for a process that attaches or leaves"),
+        ),
+        (_, command) => say(
+            program,
+            format_args!("waiting for process {pid} ({command}), which attaches or leaves"),
+        ),
     }
 }
 
@@ -61,7 +77,7 @@ fn tell_of<S: Shared>(share: &Share<S>, slot: u64, what: &str) {
     let (pid, command) = (share.slot_pid(slot), share.slot_command(slot));
     let who = format!("process {pid} ({command}), {what}");
     if share.stalled == Stalled::Wait || slot == share.holder().slot {
-        say::<S>(format_args!("waiting for {who}"));
+        say(S::PROGRAM, format_args!("waiting for {who}"));
         return;
     }
     let named = std::fs::read_to_string(format!("/proc/{pid}/comm"));
@@ -72,9 +88,10 @@ fn tell_of<S: Shared>(share: &Share<S>, slot: u64, what: &str) {
         .filter(|_| is_he)
         .map(|pid| kill_process(pid, Signal::KILL))
     {
-        Some(Ok(())) => say::<S>(format_args!("killed {who}")),
-        _ => say::<S>(format_args!(
-            "waiting for {who}; it can't be killed from here"
-        )),
+        Some(Ok(())) => say(S::PROGRAM, format_args!("killed {who}")),
+        _ => say(
+            S::PROGRAM,
+            format_args!("waiting for {who}; it can't be killed from here"),
+        ),
     }
 }

@@ -47,6 +47,18 @@ impl<T> Field<T> {
         }
     }
 
+    /// A place `start` bytes into an object, by the word of a program in another language.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn at(object: RawP, start: u64) -> Field<T> {
+        Field {
+            object,
+            start,
+            is_whole: false,
+            of: PhantomData,
+        }
+    }
+
     /// The object that it is in.
     #[must_use]
     pub fn object(&self) -> RawP {

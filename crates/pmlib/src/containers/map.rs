@@ -276,8 +276,18 @@ fn entry_of<K: Key, V: PmSafe>(
     Ok(find::<K, V>(view, &raw, place.place(), name)?.2)
 }
 
+/// A key's value; `None`: the key is not there.
+pub(super) fn value_of<K: Key, V: PmSafe>(
+    view: &View<'_>,
+    place: Field<PMap<K, V>>,
+    name: &K::Name,
+) -> Result<Option<V>> {
+    let entry = entry_of(view, place, name)?;
+    entry.map(|entry| entry.value(view)).transpose()
+}
+
 /// Puts a value in; answers the one that the key had.
-fn insert<K: Key, V: PmSafe>(
+pub(super) fn insert<K: Key, V: PmSafe>(
     tx: &mut Tx<'_>,
     place: Field<PMap<K, V>>,
     name: &K::Name,
@@ -368,7 +378,7 @@ fn shrink<K: Key, V: PmSafe>(tx: &mut Tx<'_>, raw: &mut MapRaw, at: RawP) -> Res
 }
 
 /// Takes a key away; answers its value.
-fn remove<K: Key, V: PmSafe>(
+pub(super) fn remove<K: Key, V: PmSafe>(
     tx: &mut Tx<'_>,
     place: Field<PMap<K, V>>,
     name: &K::Name,
@@ -403,7 +413,7 @@ fn remove<K: Key, V: PmSafe>(
 }
 
 /// Takes all entries away, and gives all room back.
-fn clear<K: Key, V: PmSafe>(tx: &mut Tx<'_>, place: Field<PMap<K, V>>) -> Result<()> {
+pub(super) fn clear<K: Key, V: PmSafe>(tx: &mut Tx<'_>, place: Field<PMap<K, V>>) -> Result<()> {
     let at = place.place();
     let raw = head(&View::within(tx), place)?;
     let mut objects = Vec::new();
@@ -451,10 +461,8 @@ impl<W: Within, K: Key, V: PmSafe> At<W, PMap<K, V>> {
     /// Those of [`At::len`].
     pub fn get(&mut self, key: &K::Name) -> Result<Option<V>> {
         let place = self.place;
-        self.within.look(place.place(), |view| {
-            let entry = entry_of(view, place, key)?;
-            entry.map(|entry| entry.value(view)).transpose()
-        })
+        self.within
+            .look(place.place(), |view| value_of(view, place, key))
     }
 
     /// Whether a key is there.

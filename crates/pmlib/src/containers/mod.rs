@@ -24,6 +24,7 @@ use crate::typed::Field;
 use crate::view::View;
 
 mod buckets;
+mod bytes;
 mod key;
 mod log;
 mod map;
@@ -34,6 +35,7 @@ mod text;
 mod tree;
 mod vec;
 
+pub use bytes::PBytes;
 pub use key::Key;
 pub use log::{PLog, Records};
 pub use map::{Entries, PMap};

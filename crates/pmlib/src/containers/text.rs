@@ -21,11 +21,16 @@ const HEAD: &str = "a text's head";
 const TEXT: &str = "a text";
 const LEN_BITS: u32 = 56;
 
-/// Where a text is.
-enum Kept {
+/// Where a text, or bytes, are.
+pub(super) enum Kept {
     Near([u8; TEXT_NEAR_BYTES], usize),
     /// Offset and length of an object.
     Far(u64, u64),
+}
+
+/// A head with at most 15 bytes in it; `None`: they are more.
+pub(super) fn short(bytes: &[u8]) -> Option<TextRaw> {
+    (bytes.len() <= TEXT_NEAR_BYTES).then(|| near(bytes))
 }
 
 fn near(text: &[u8]) -> TextRaw {
@@ -55,13 +60,19 @@ fn kept(raw: &TextRaw) -> Option<Kept> {
 }
 
 /// The meaning of a head that stands at `at`.
-fn kept_at(raw: &TextRaw, at: RawP) -> Result<Kept> {
+pub(super) fn kept_at(raw: &TextRaw, at: RawP) -> Result<Kept> {
     kept(raw).map_or_else(|| damaged(HEAD, at), Ok)
 }
 
 fn read(view: &View<'_>, raw: &TextRaw, at: RawP) -> Result<String> {
-    let bytes = match kept_at(raw, at)? {
-        Kept::Near(bytes, len) => bytes[..len].to_vec(),
+    let bytes = read_bytes(view, raw, at)?;
+    String::from_utf8(bytes).or_else(|_| damaged(TEXT, at))
+}
+
+/// The bytes of a head that stands at `at`.
+pub(super) fn read_bytes(view: &View<'_>, raw: &TextRaw, at: RawP) -> Result<Vec<u8>> {
+    match kept_at(raw, at)? {
+        Kept::Near(bytes, len) => Ok(bytes[..len].to_vec()),
         Kept::Far(offset, len) => {
             // Room after a look at the object: a length that somebody forged asks for none.
             if inside(view.size_of(offset), HEAD, at.0)? < len {
@@ -69,14 +80,29 @@ fn read(view: &View<'_>, raw: &TextRaw, at: RawP) -> Result<String> {
             }
             let mut bytes = vec![0; len as usize];
             inside(view.read_bytes(offset, 0, &mut bytes), HEAD, at.0)?;
-            bytes
+            Ok(bytes)
         }
-    };
-    String::from_utf8(bytes).or_else(|_| damaged(TEXT, at))
+    }
+}
+
+/// The object of a head that stands at `at`, if it has one.
+pub(super) fn object_of(raw: &TextRaw, at: RawP) -> Result<Option<RawP>> {
+    Ok(match kept_at(raw, at)? {
+        Kept::Near(..) => None,
+        Kept::Far(offset, _) => Some(RawP(offset)),
+    })
+}
+
+/// Where the bytes of a head are; its own place is not known here.
+pub(super) fn place_of(raw: &TextRaw) -> RawP {
+    match kept(raw) {
+        Some(Kept::Far(offset, _)) => RawP(offset),
+        _ => RawP(0),
+    }
 }
 
 /// Makes a text; `room`: bytes that its object has at least.
-fn make(tx: &mut Tx<'_>, text: &[u8], room: u64) -> Result<TextRaw> {
+pub(super) fn make(tx: &mut Tx<'_>, text: &[u8], room: u64) -> Result<TextRaw> {
     if text.len() <= TEXT_NEAR_BYTES {
         return Ok(near(text));
     }
@@ -87,7 +113,7 @@ fn make(tx: &mut Tx<'_>, text: &[u8], room: u64) -> Result<TextRaw> {
 }
 
 /// Frees the object of a text, if it has one.
-fn free(tx: &mut Tx<'_>, raw: &TextRaw, at: RawP) -> Result<()> {
+pub(super) fn free(tx: &mut Tx<'_>, raw: &TextRaw, at: RawP) -> Result<()> {
     match kept_at(raw, at)? {
         Kept::Near(..) => Ok(()),
         Kept::Far(offset, len) => {
@@ -100,7 +126,7 @@ fn free(tx: &mut Tx<'_>, raw: &TextRaw, at: RawP) -> Result<()> {
     }
 }
 
-fn len(raw: &TextRaw) -> u64 {
+pub(super) fn len(raw: &TextRaw) -> u64 {
     match kept(raw) {
         Some(Kept::Near(_, len)) => len as u64,
         Some(Kept::Far(_, len)) => len,
@@ -108,7 +134,7 @@ fn len(raw: &TextRaw) -> u64 {
     }
 }
 
-fn trace(raw: &TextRaw, visit: &mut dyn FnMut(RawP)) {
+pub(super) fn trace(raw: &TextRaw, visit: &mut dyn FnMut(RawP)) {
     if let Some(Kept::Far(offset, _)) = kept(raw) {
         visit(RawP(offset));
     }
@@ -126,8 +152,7 @@ impl PStr {
     /// A text of at most 15 bytes, which needs no object; `None`: it is longer.
     #[must_use]
     pub fn short(text: &str) -> Option<PStr> {
-        let bytes = text.as_bytes();
-        (bytes.len() <= TEXT_NEAR_BYTES).then(|| PStr { raw: near(bytes) })
+        short(text.as_bytes()).map(|raw| PStr { raw })
     }
 
     /// Its length, bytes; 0 of bytes that are no text's.
@@ -144,10 +169,7 @@ impl PStr {
 
     /// The object of its text, if it has one; its head stands at `at`.
     pub(super) fn object(&self, at: RawP) -> Result<Option<RawP>> {
-        Ok(match kept_at(&self.raw, at)? {
-            Kept::Near(..) => None,
-            Kept::Far(offset, _) => Some(RawP(offset)),
-        })
+        object_of(&self.raw, at)
     }
 
     /// Its text; its head stands at `at`.
@@ -160,14 +182,6 @@ impl PStr {
         match kept_at(&self.raw, at)? {
             Kept::Near(bytes, len) => Ok(bytes[..len].cmp(other.as_bytes())),
             Kept::Far(..) => Ok(self.read_at(view, at)?.as_str().cmp(other)),
-        }
-    }
-
-    /// Where its text is; its head's own place is not known here.
-    fn at(&self) -> RawP {
-        match kept(&self.raw) {
-            Some(Kept::Far(offset, _)) => RawP(offset),
-            _ => RawP(0),
         }
     }
 }
@@ -196,7 +210,7 @@ impl View<'_> {
     /// # Errors
     /// Those of [`Heap::read_str`].
     pub fn read_str(&self, text: PStr) -> Result<String> {
-        read(self, &text.raw, text.at())
+        read(self, &text.raw, place_of(&text.raw))
     }
 }
 
@@ -223,7 +237,7 @@ impl Tx<'_> {
     /// # Errors
     /// `Damaged`: it is none, or it was freed.
     pub fn free_str(&mut self, text: PStr) -> Result<()> {
-        free(self, &text.raw, text.at())
+        free(self, &text.raw, place_of(&text.raw))
     }
 }
 

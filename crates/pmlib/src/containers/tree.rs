@@ -165,8 +165,19 @@ fn entry_with<K: Key, V: PmSafe>(
     Ok(is_there.then_some((leaf, nth)))
 }
 
+/// A key's value; `None`: the key is not there.
+pub(super) fn value_of<K: Key, V: PmSafe>(
+    view: &View<'_>,
+    place: Field<PTree<K, V>>,
+    name: &K::Name,
+) -> Result<Option<V>> {
+    let found = entry_with(view, place, name)?;
+    let value = found.map(|(leaf, nth)| leaf.value::<K, V>(view, nth));
+    value.transpose()
+}
+
 /// Puts a value in; answers the one that the key had.
-fn insert<K: Key, V: PmSafe>(
+pub(super) fn insert<K: Key, V: PmSafe>(
     tx: &mut Tx<'_>,
     place: Field<PTree<K, V>>,
     name: &K::Name,
@@ -301,7 +312,7 @@ fn free_key<K: Key>(tx: &mut Tx<'_>, key: &K, at: RawP) -> Result<()> {
 }
 
 /// Takes a key away; answers its value.
-fn remove<K: Key, V: PmSafe>(
+pub(super) fn remove<K: Key, V: PmSafe>(
     tx: &mut Tx<'_>,
     place: Field<PTree<K, V>>,
     name: &K::Name,
@@ -456,7 +467,7 @@ fn even_inner<K: Key>(tx: &mut Tx<'_>, left: &mut Node, right: &mut Node, mut ke
 }
 
 /// Takes all entries away, and gives all room back.
-fn clear<K: Key, V: PmSafe>(tx: &mut Tx<'_>, place: Field<PTree<K, V>>) -> Result<()> {
+pub(super) fn clear<K: Key, V: PmSafe>(tx: &mut Tx<'_>, place: Field<PTree<K, V>>) -> Result<()> {
     let at = place.place();
     let raw = head(&View::within(tx), place)?;
     let mut objects = Vec::new();
@@ -524,12 +535,8 @@ impl<W: Within, K: Key, V: PmSafe> At<W, PTree<K, V>> {
     /// Those of [`At::len`].
     pub fn get(&mut self, key: &K::Name) -> Result<Option<V>> {
         let place = self.place;
-        self.within.look(place.place(), |view| {
-            let found = entry_with(view, place, key)?;
-            found
-                .map(|(leaf, nth)| leaf.value::<K, V>(view, nth))
-                .transpose()
-        })
+        self.within
+            .look(place.place(), |view| value_of(view, place, key))
     }
 
     /// Whether a key is there.

@@ -73,6 +73,8 @@ pmem::bugs! {
         "the entries that one more bucket of a map takes are in no chain";
     "bug-map-merge-drops-entries",
         "the entries of a bucket that a map takes away are in no chain";
+    "bug-map-bytes-in-place",
+        "a key's new bytes are stored over the old ones before the record is durable";
     "bug-tree-root-before-record",
         "a tree's root is stored in place before the record is durable";
     "bug-tree-separator-forgotten",

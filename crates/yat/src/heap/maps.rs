@@ -1,14 +1,14 @@
 //! Maps and trees of a heap as a program to check.
 //!
-//! A heap has a root of each. Each step is calls on these: one alone, or several in a transaction,
-//! on a lane of its choice. The state that is seen is what they hold, how much they say they hold,
-//! and how many objects the heap has, so that none is lost. An entry that one way of looking finds
-//! and another does not is a violation.
+//! A heap has a root of each kind, of numbers and of bytes. Each step is calls on these: one alone,
+//! or several in a transaction, on a lane of its choice. The state that is seen is what they hold,
+//! how much they say they hold, and how many objects the heap has, so that none is lost. An entry
+//! that one way of looking finds and another does not is a violation.
 
 use crate::program::{Moment, Program, accepts_equal};
 use pmem::Pmem;
 use pmem::record::Observer;
-use pmlib::containers::{PMap, PStr, PTree};
+use pmlib::containers::{PBytes, PMap, PStr, PTree};
 use pmlib::{Error, Heap, Options, P, Tx};
 use std::fmt;
 use std::sync::Arc;
@@ -27,6 +27,10 @@ pub enum On {
     Names,
     /// A tree of numbers.
     Tree,
+    /// A map of bytes to bytes.
+    Bytes,
+    /// A tree of bytes to bytes.
+    BytesTree,
 }
 
 /// One call.
@@ -81,6 +85,8 @@ pub struct Seen {
     map: Vec<(u64, u64)>,
     names: Vec<(String, u64)>,
     tree: Vec<(u64, u64)>,
+    bytes: Vec<(Vec<u8>, Vec<u8>)>,
+    bytes_tree: Vec<(Vec<u8>, Vec<u8>)>,
     objects: u64,
 }
 
@@ -90,6 +96,8 @@ struct Places {
     map: P<PMap<u64, u64>>,
     names: P<PMap<PStr, u64>>,
     tree: P<PTree<u64, u64>>,
+    bytes: P<PMap<PBytes, PBytes>>,
+    bytes_tree: P<PTree<PBytes, PBytes>>,
 }
 
 impl Places {
@@ -99,6 +107,8 @@ impl Places {
             map: heap.root("map")?,
             names: heap.root("names")?,
             tree: heap.root("tree")?,
+            bytes: heap.root("bytes")?,
+            bytes_tree: heap.root("bytes tree")?,
         })
     }
 
@@ -107,6 +117,9 @@ impl Places {
         tx.root::<PMap<PStr, u64>>("names")?;
         let tree = tx.root::<PTree<u64, u64>>("tree")?;
         tx.write(tree, &PTree::with_slots(SLOTS))?;
+        tx.root::<PMap<PBytes, PBytes>>("bytes")?;
+        let bytes_tree = tx.root::<PTree<PBytes, PBytes>>("bytes tree")?;
+        tx.write(bytes_tree, &PTree::with_slots(SLOTS))?;
         // For whoever attaches: the roots are there.
         tx.set_root(pmlib::RawP::from(map).0)
     }
@@ -128,6 +141,33 @@ macro_rules! on_one {
     };
 }
 
+/// A key of bytes, which has an object.
+fn byte_key(key: u64) -> Vec<u8> {
+    format!("{key:016}").into_bytes()
+}
+
+/// The bytes of a value: in its entry, or of an object of their own.
+fn bytes_of(key: u64, value: u64) -> Vec<u8> {
+    let len = if key % 2 == 0 { 12 } else { 16 };
+    vec![(value / 1000) as u8; len]
+}
+
+/// Does one call on one container of bytes.
+macro_rules! on_bytes {
+    ($at:expr, $call:expr, $key:expr, $value:expr) => {{
+        let (key, value) = (byte_key($key), bytes_of($key, $value));
+        match $call {
+            Call::Insert(..) => $at.set_bytes(&key, &value).map(drop),
+            Call::Update(..) => match $at.contains(&key) {
+                Ok(true) => $at.set_bytes(&key, &value).map(drop),
+                other => other.map(drop),
+            },
+            Call::Remove(..) => $at.remove_bytes(&key).map(drop),
+            Call::Clear(_) => $at.clear_bytes(),
+        }
+    }};
+}
+
 /// Does one call, by what has the containers' calls.
 macro_rules! call {
     ($at:ident, $places:expr, $call:expr, $nth:expr) => {{
@@ -140,6 +180,8 @@ macro_rules! call {
             On::Map => on_one!($at!(places.map), call, &key, value),
             On::Names => on_one!($at!(places.names), call, &name(key), value),
             On::Tree => on_one!($at!(places.tree), call, &key, value),
+            On::Bytes => on_bytes!($at!(places.bytes), call, key, value),
+            On::BytesTree => on_bytes!($at!(places.bytes_tree), call, key, value),
         }
     }};
 }
@@ -222,6 +264,28 @@ fn look(heap: &Heap) -> Result<Seen, String> {
             entries
         }};
     }
+    macro_rules! all_bytes {
+        ($field:ident) => {{
+            let entries = heap.at_on(0, places.$field).iter();
+            let entries: Vec<_> = entries.collect::<Result<_, _>>().map_err(text)?;
+            let mut at = heap.at_on(0, places.$field);
+            let mut all = Vec::new();
+            for (key, value) in entries {
+                let bytes = heap.bytes_of(value).map_err(text)?;
+                let found = at.get_bytes(&key).map_err(text)?;
+                if found.as_ref() != Some(&bytes) {
+                    return Err(format!("{key:?} has {bytes:?}, and {found:?}"));
+                }
+                all.push((key, bytes));
+            }
+            let len = at.len().map_err(text)?;
+            if len != all.len() as u64 {
+                return Err(format!("{len} entries are said to be there: {all:?}"));
+            }
+            all.sort_unstable();
+            all
+        }};
+    }
     let tree = heap.at_on(0, places.tree).iter();
     let tree: Vec<(u64, u64)> = tree.collect::<Result<_, _>>().map_err(text)?;
     let mut back = heap.at_on(0, places.tree).iter().rev();
@@ -237,6 +301,8 @@ fn look(heap: &Heap) -> Result<Seen, String> {
         map: all!(map),
         names: all!(names),
         tree: all!(tree),
+        bytes: all_bytes!(bytes),
+        bytes_tree: all_bytes!(bytes_tree),
         objects: heap.check().map_err(text)?.objects,
     })
 }
@@ -308,7 +374,10 @@ impl Program for Mapped {
             .names
             .retain(|(key, _)| ![name(900), name(901)].contains(key));
         expected.tree.retain(|&(key, _)| key < 900);
-        let all = [On::Map, On::Names, On::Tree];
+        for bytes in [&mut expected.bytes, &mut expected.bytes_tree] {
+            bytes.retain(|(key, _)| ![byte_key(900), byte_key(901)].contains(key));
+        }
+        let all = [On::Map, On::Names, On::Tree, On::Bytes, On::BytesTree];
         for on in all {
             let call = Call::Insert(on, 901);
             self.run(heap, &Step::Alone(1, call), 7).map_err(text)?;
@@ -320,11 +389,18 @@ impl Program for Mapped {
         expected.map.push((900, 7_000));
         expected.names.push((name(900), 27_000));
         expected.tree.push((900, 47_000));
+        let value = |value| (byte_key(900), bytes_of(900, value));
+        expected.bytes.push(value(67_000));
+        expected.bytes_tree.push(value(87_000));
+        expected.bytes.sort_unstable();
+        expected.bytes_tree.sort_unstable();
         expected.names.sort_unstable();
         expected.map.sort_unstable();
         let same = after.map == expected.map
             && after.names == expected.names
-            && after.tree == expected.tree;
+            && after.tree == expected.tree
+            && after.bytes == expected.bytes
+            && after.bytes_tree == expected.bytes_tree;
         same.then_some(())
             .ok_or(format!("{expected:?} was expected, and there is {after:?}"))
     }

@@ -2,7 +2,7 @@
 
 use super::maps::{Call, Mapped, On, Step};
 use Call::{Clear, Insert, Remove, Update};
-use On::{Map, Names, Tree};
+use On::{Bytes, BytesTree, Map, Names, Tree};
 use Step::{Alone, Dropped, Reopen, Tx};
 
 fn all(prepared: &[Step], sequences: &[Vec<Step>]) -> Vec<Mapped> {
@@ -176,10 +176,27 @@ fn trees() -> Vec<Mapped> {
     sets
 }
 
+/// Bytes of any length, of which keys and values have objects; a leaf that is split between them.
+fn bytes() -> Vec<Mapped> {
+    let put = |key| Insert(BytesTree, key);
+    let mut sets = [simple(Bytes), simple(BytesTree)].concat();
+    sets.extend(all(
+        &with(BytesTree, [10, 20, 30, 40]),
+        &[
+            vec![Alone(0, put(15)), Alone(1, put(25))],
+            vec![
+                Alone(0, Remove(BytesTree, 10)),
+                Alone(1, Remove(BytesTree, 20)),
+            ],
+        ],
+    ));
+    sets
+}
+
 /// All workloads of maps and trees.
 #[must_use]
 pub fn mapped() -> Vec<Mapped> {
-    [maps(), trees()].concat()
+    [maps(), trees(), bytes()].concat()
 }
 
 /// Returns workloads of which also the recovery is crashed: a bucket more, and a leaf more.

@@ -120,7 +120,7 @@ enum pmheap_code {
     PMHEAP_E_NO_KEY = 60,
     /* pmkv_put_if: the key is not as expected. Nothing has changed. */
     PMHEAP_E_EXPECTED = 61,
-    /* pmkv_get: the buffer has fewer bytes than the value. */
+    /* pmkv_get, pmheap_map_get: the buffer has fewer bytes than the value. */
     PMHEAP_E_SHORT = 62,
     /* A key of more than 64 KiB, or a value of more than 4 GiB. */
     PMHEAP_E_TOO_LARGE = 63,
@@ -224,8 +224,8 @@ uint64_t pmheap_root_object(pmheap_t *heap);
 /* A field of a struct. */
 struct pmheap_field {
     const char *name;
-    /* u8 to u128, i8 to i128, f32, f64; P: an object's offset; PStr, PString, PLog: pmlib's;
-     * NULL: `of` says it. */
+    /* u8 to u128, i8 to i128, f32, f64; P: an object's offset; PStr, PString, PLog, PBytes: pmlib's;
+     * PMap, PTree: those of bytes, see pmheap_map; NULL: `of` says it. */
     const char *type;
     /* A fingerprint, where there is no `type`. */
     uint64_t of;
@@ -358,6 +358,72 @@ enum pmheap_code pmkv_clear(pmkv_t *kv, uint64_t *count);
 /* How many keys there are, by a look at the whole index. */
 enum pmheap_code pmkv_count(pmkv_t *kv, uint64_t *count);
 enum pmheap_code pmkv_stats(pmkv_t *kv, struct pmkv_stats *into);
+
+/* Maps and trees: a value for each key, both of bytes of any length. They are pmlib's
+ * PMap<PBytes, PBytes> and PTree<PBytes, PBytes>, and both languages share them. */
+
+/* Found by a hash, in no order. Its head has 64 bytes. */
+#define PMHEAP_MAP 1u
+/* In the order of the keys' bytes. Its head has 24 bytes. */
+#define PMHEAP_TREE 2u
+
+/* A map or a tree: where its head is. A head of zeros is empty. */
+struct pmheap_map {
+    /* The object with the head. */
+    uint64_t object;
+    /* Where in the object it begins, a multiple of 8. */
+    uint64_t start;
+    /* PMHEAP_MAP or PMHEAP_TREE. */
+    uint32_t kind;
+    /* Has to be 0. */
+    uint32_t reserved;
+};
+
+/* Bytes, of a bound. */
+struct pmheap_bytes {
+    const void *at;
+    size_t size;
+};
+
+/* The map or tree that is the root of this name; made, and empty, if it is missing. */
+enum pmheap_code pmheap_map_root(pmheap_t *heap, const char *name, uint32_t kind,
+                                 struct pmheap_map *into);
+
+/* Each call on a heap is a transaction of its own, durable when it returns. None of them may be made
+ * by a thread that has a transaction of the heap, but for pmheap_map_get, _count and _each. */
+
+/* Has a key's value be this one. */
+enum pmheap_code pmheap_map_put(pmheap_t *heap, const struct pmheap_map *map, const void *key,
+                                size_t key_size, const void *value, size_t value_size);
+/* Copies a key's value into a buffer of `size` bytes. *value_size: bytes of the value, also if there
+ * are more than that; nothing is copied then. `value_size` may be NULL. */
+enum pmheap_code pmheap_map_get(pmheap_t *heap, const struct pmheap_map *map, const void *key,
+                                size_t key_size, void *into, size_t size, size_t *value_size);
+/* Takes a key away, which has to be there: PMHEAP_E_NO_KEY. */
+enum pmheap_code pmheap_map_remove(pmheap_t *heap, const struct pmheap_map *map, const void *key,
+                                   size_t key_size);
+enum pmheap_code pmheap_map_count(pmheap_t *heap, const struct pmheap_map *map, uint64_t *count);
+/* Takes all entries away, and gives their room back. */
+enum pmheap_code pmheap_map_clear(pmheap_t *heap, const struct pmheap_map *map);
+
+/* Shows the entries, of a tree those from a key on up to another one, in order; NULL: no bound, and
+ * for PMHEAP_MAP both. `from` is in it, and `to` is not. Others may change it meanwhile: a key that
+ * is there throughout comes once, and no key twice. */
+enum pmheap_code pmheap_map_each(pmheap_t *heap, const struct pmheap_map *map,
+                                 const struct pmheap_bytes *from, const struct pmheap_bytes *to,
+                                 pmkv_entry_cb callback, void *argument);
+
+/* The same in a transaction: they happen with the rest, and see its changes. The map is locked to
+ * the transaction's end. After an error, but PMHEAP_E_NO_KEY, the transaction can only be aborted. */
+enum pmheap_code pmheap_tx_map_put(pmheap_tx_t *tx, const struct pmheap_map *map, const void *key,
+                                   size_t key_size, const void *value, size_t value_size);
+enum pmheap_code pmheap_tx_map_get(pmheap_tx_t *tx, const struct pmheap_map *map, const void *key,
+                                   size_t key_size, void *into, size_t size, size_t *value_size);
+enum pmheap_code pmheap_tx_map_remove(pmheap_tx_t *tx, const struct pmheap_map *map,
+                                      const void *key, size_t key_size);
+enum pmheap_code pmheap_tx_map_count(pmheap_tx_t *tx, const struct pmheap_map *map,
+                                     uint64_t *count);
+enum pmheap_code pmheap_tx_map_clear(pmheap_tx_t *tx, const struct pmheap_map *map);
 
 #ifdef __cplusplus
 }

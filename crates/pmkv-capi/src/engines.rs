@@ -68,11 +68,11 @@ const _: () = assert!(size_of::<OptionsRaw>() == 32 && size_of::<StatsRaw>() == 
 
 /// `pmkv_value_cb`, `pmkv_entry_cb`.
 type ValueCallback = Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int>;
-type EntryCallback =
+pub type EntryCallback =
     Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize, *const c_void, usize) -> c_int>;
 
 /// The end of a callback that was called, and has answered.
-fn went_on(answer: c_int) -> Answer<()> {
+pub fn went_on(answer: c_int) -> Answer<()> {
     match answer {
         0 => Ok(()),
         _ => Err(Failure::Plain(Code::Stopped)),

@@ -7,6 +7,7 @@
 //! - [`heaps`] the process's heaps, and calls on them;
 //! - [`engines`] their key-value engines, and calls on these;
 //! - [`transactions`] the thread's transactions, and calls in them;
+//! - [`maps`] maps and trees of bytes;
 //! - [`lent`] memory that a program edits;
 //! - [`types`] fingerprints.
 //!
@@ -20,6 +21,7 @@ mod engines;
 mod handles;
 mod heaps;
 mod lent;
+mod maps;
 mod pointers;
 mod transactions;
 mod types;

@@ -6,7 +6,7 @@ use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pmlib::{Heap, OpenTx, RawP};
+use pmlib::{Error, Heap, OpenTx, RawP, Tx};
 
 use crate::answer::{Answer, Code, Failure, NULL, answer, done, wrong};
 use crate::heaps::{HeapHandle, test_size, test_type, with as with_heap};
@@ -93,6 +93,21 @@ fn with<T>(tx: *mut TxHandle, body: impl FnOnce(&mut Open) -> Answer<T>) -> Answ
     with_thread(|thread| {
         let at = thread.find(tx.addr() as u64)?;
         body(&mut thread.open[at])
+    })
+}
+
+/// Does something in a transaction that reads and changes a range: edits of it count before, and
+/// show the change after.
+pub fn with_stored<T>(
+    tx: *mut TxHandle,
+    (object, start, size): (u64, u64, u64),
+    body: impl FnOnce(&mut Tx<'_>) -> Result<T, Error>,
+) -> Answer<T> {
+    with(tx, |open| {
+        open.lent.store(&mut open.tx, object, start, size)?;
+        let value = open.tx.with(body)?;
+        open.lent.load(&mut open.tx, object, start, size)?;
+        Ok(value)
     })
 }
 

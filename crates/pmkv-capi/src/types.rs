@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use pmlib::containers::{PLog, PStr, PString};
+use pmlib::containers::{PBytes, PLog, PMap, PStr, PString, PTree};
 use pmlib::safe::{mix, of_text};
 use pmlib::{P, PmSafe};
 
@@ -41,6 +41,9 @@ fn known(kind: &str) -> Answer<(u64, u64)> {
         "PStr" => of::<PStr>(),
         "PString" => of::<PString>(),
         "PLog" => of::<PLog>(),
+        "PBytes" => of::<PBytes>(),
+        "PMap" => of::<PMap<PBytes, PBytes>>(),
+        "PTree" => of::<PTree<PBytes, PBytes>>(),
         _ => wrong("a field has a type that is not known: its fingerprint can be given instead"),
     }
 }

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use pmkv::Hash;
+use pmlib::containers::{PBytes, PMap, PTree};
 use pmlib::{Heap, Options};
 use tempfile::TempDir;
 
@@ -88,6 +89,23 @@ fn every_function() {
     for (compiler, shared) in [(C11, true), (C11, false), (CPP, true)] {
         let program = Program::compile(compiler, &here("tests/all.c"), shared);
         program.run();
+        sound(&program.heap());
+    }
+}
+
+#[test]
+fn maps_and_trees_of_bytes() {
+    for compiler in [C11, CPP] {
+        let program = Program::compile(compiler, &here("tests/maps.c"), true);
+        program.run();
+        let heap = Heap::open(&program.heap(), &Options::default()).unwrap();
+        let map = heap.root::<PMap<PBytes, PBytes>>("map").unwrap();
+        let tree = heap.root::<PTree<PBytes, PBytes>>("tree").unwrap();
+        assert_eq!(
+            heap.at(map).len().unwrap() + heap.at(tree).len().unwrap(),
+            0
+        );
+        heap.close().unwrap();
         sound(&program.heap());
     }
 }

@@ -148,7 +148,7 @@ fn byte_key(key: u64) -> Vec<u8> {
 
 /// The bytes of a value: in its entry, or of an object of their own.
 fn bytes_of(key: u64, value: u64) -> Vec<u8> {
-    let len = if key % 2 == 0 { 12 } else { 16 };
+    let len = if key.is_multiple_of(2) { 12 } else { 16 };
     vec![(value / 1000) as u8; len]
 }
 

@@ -65,7 +65,7 @@ fn simple(on: On) -> Vec<Mapped> {
         &with(on, 1..=3),
         &[
             vec![Alone(0, Clear(on)), Alone(1, put(2))],
-            vec![Tx(0, vec![Clear(on), put(5)]), Alone(0, Remove(on, 5))],
+            vec![Tx(0, vec![Clear(on), put(4)]), Alone(0, Remove(on, 4))],
             vec![Dropped(0, vec![Clear(on), put(5)]), Alone(1, put(6))],
         ],
     ));
@@ -183,7 +183,7 @@ fn bytes() -> Vec<Mapped> {
     sets.extend(all(
         &with(BytesTree, [10, 20, 30, 40]),
         &[
-            vec![Alone(0, put(15)), Alone(1, put(25))],
+            vec![Alone(0, put(14)), Alone(1, put(24))],
             vec![
                 Alone(0, Remove(BytesTree, 10)),
                 Alone(1, Remove(BytesTree, 20)),

@@ -654,12 +654,11 @@ impl Segment {
                 filled
             }
         };
-        for at in 0..filled {
-            let seen = self.memory.copy(RECORDS[at]);
-            let durable = self.durable[at].get();
+        for (&record, durable) in RECORDS.iter().zip(&self.durable).take(filled) {
+            let (seen, durable) = (self.memory.copy(record), durable.get());
             assert!(
                 seen != 0 && seen == durable,
-                "{at} of {filled}: {seen}, {durable}"
+                "one of {filled}: {seen}, {durable}"
             );
         }
         filled

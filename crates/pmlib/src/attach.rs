@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::heap::{Options, name_run, read_header, set_word};
 use crate::layout::{Places, Spans};
 use crate::packed::checked_value;
-use crate::reader::{Look, Reader};
+use crate::reader::{Look, PATIENCE, Reader};
 use crate::seen::Seen;
 use crate::shared::{Memory, Record, this_run};
 use crate::space::Space;
@@ -180,6 +180,7 @@ impl Core {
             life: pmem::life::number(),
             broken: AtomicBool::new(false),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            patience: options.patience(PATIENCE),
             reader,
             is_open: false,
             _counted: Counted::new(),

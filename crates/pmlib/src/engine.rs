@@ -56,6 +56,8 @@ pub(crate) struct Core {
     pub broken: AtomicBool,
     /// Tells it from others of the process.
     pub id: u64,
+    /// A view is tried again for so long.
+    pub patience: Duration,
     /// It is only read.
     pub reader: Option<Reader>,
     /// It was opened, and is not only looked at as it stands.

@@ -58,9 +58,7 @@ pub enum Error {
         offset: u64,
     },
     /// Another process attaches, leaves or, to one who may only read, commits for too long.
-    #[error(
-        "the heap is held by process {pid}, which attaches, leaves or commits: see whether it runs"
-    )]
+    #[error("{}", busy(*pid))]
     Busy {
         /// The process, or 0 if it could not be told.
         pid: u32,
@@ -188,6 +186,16 @@ pub enum Error {
     /// An earlier call ended in the middle of a commit.
     #[error("an earlier call broke off in the middle of a commit: open the heap again")]
     Broken,
+}
+
+fn busy(pid: u32) -> String {
+    match pid {
+        0 => "others attach to the heap, leave it or commit without an end: see whether they run"
+            .into(),
+        _ => format!(
+            "the heap is held by process {pid}, which attaches, leaves or commits: see whether it runs"
+        ),
+    }
 }
 
 /// The answer of a call that may fail.

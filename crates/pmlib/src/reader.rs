@@ -43,7 +43,7 @@ const NAP: Duration = Duration::from_micros(100);
 /// A dead process in the middle of a commit is left to those who go on for so long.
 const DEAD_PATIENCE: Duration = Duration::from_secs(1);
 /// The wait for a process, if none is said.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How a look at the heap is known to be of one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

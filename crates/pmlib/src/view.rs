@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
+use std::time::Instant;
 
 use pmlib_format::CHUNK_BYTES;
 
@@ -210,15 +211,19 @@ impl Heap {
     /// again when a commit came between; so it does nothing but read.
     ///
     /// # Errors
-    /// The closure's.
+    /// The closure's; `Busy`: commits came between again and again, for longer than
+    /// [`crate::Options::wait`] (10 s).
     pub fn view<R>(&self, mut body: impl FnMut(&View<'_>) -> Result<R>) -> Result<R> {
-        let mut spins = 0u32;
+        let (mut spins, mut since) = (0u32, None);
         loop {
             if let Some(answer) = self.try_view(&mut body) {
                 return answer;
             }
-            spins += 1;
+            spins = spins.wrapping_add(1);
             if spins.is_multiple_of(SPINS) {
+                if since.get_or_insert_with(Instant::now).elapsed() > self.core().patience {
+                    return Err(Error::Busy { pid: 0 });
+                }
                 std::thread::yield_now();
             }
             std::hint::spin_loop();
@@ -297,6 +302,38 @@ mod tests {
             Ok((first, view.read(b)?))
         });
         assert_eq!((seen.unwrap(), calls), ((2, 2), 2));
+    }
+
+    /// Goal: a view comes to an end beside commits that do not. Method: a commit in every call of
+    /// it, of one who has the heap and of one who only reads.
+    #[test]
+    fn a_view_that_is_never_of_one_moment_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("heap");
+        let wait = std::time::Duration::from_millis(20);
+        let options = Options {
+            wait,
+            ..Options::default()
+        };
+        let heap = Heap::create(&path, 1 << 20, &options).unwrap();
+        let place = heap.root::<u64>("number").unwrap();
+        let reader = Heap::open(
+            &path,
+            &Options {
+                wait,
+                ..Options::read_only()
+            },
+        );
+        let reader = reader.unwrap();
+        for looks in [&heap, &reader] {
+            let seen = looks.view(|view| {
+                let seen = view.read(place)?;
+                heap.tx(|tx| tx.write(place, &(seen + 1)))?;
+                Ok(seen)
+            });
+            assert!(matches!(seen, Err(Error::Busy { pid: 0 })), "{seen:?}");
+            assert!(looks.view(|view| view.read(place)).is_ok());
+        }
     }
 
     /// Goal: an error that only a mixture of two moments leads to is none. Method: an object is

@@ -1,18 +1,19 @@
 //! A key-value engine of a heap as a program to check.
 //!
-//! Its index chunks are small: one group of few lines. Each step is a call, of one process or of a
+//! Its index chunks are small: a hash engine's have one group of few lines, a tree's few leaves. Each step is a call, of one process or of a
 //! second one. The state that is seen is each key's value. A key that a walk finds and a look does
 //! not, or the other way round, is a violation.
 
+use super::keyed_engine::{Cut, Engine};
 use super::kill::{APART, APART_BYTES, BESIDE, OnHeap};
 use super::{Act, Attached, HEAP_BYTES, MEMORY_BYTES, SLOTS, Second, do_all, file_for, text};
 use crate::program::{Moment, Program, accepts_equal};
 use crate::trace::{Place, on_cpu};
 use pmem::Pmem;
 use pmem::record::{Observer, StoreKind, Verdict};
-use pmkv::{Change, Expect, Hash, Shape};
+use pmkv::{Change, Expect};
 use pmlib::{Error, Heap, Options};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -62,7 +63,7 @@ pub struct Keyed {
     /// The steps that are done, in order.
     pub steps: Vec<Step>,
     /// How the engine is cut.
-    pub shape: Shape,
+    pub cut: Cut,
     /// Two processes have the heap.
     pub is_shared: bool,
 }
@@ -82,14 +83,14 @@ fn key(number: u64) -> [u8; 8] {
     number.to_le_bytes()
 }
 
-fn call(hash: &Hash<'_>, call: Call, nth: u64) -> Result<(), pmkv::Error> {
+fn call(kv: &Engine<'_>, call: Call, nth: u64) -> Result<(), pmkv::Error> {
     match call {
-        Call::Put(number, len) => hash.put(&key(number), &vec![nth as u8; len]),
-        Call::PutNew(number, len) => hash
+        Call::Put(number, len) => kv.put(&key(number), &vec![nth as u8; len]),
+        Call::PutNew(number, len) => kv
             .put_if(&key(number), Expect::Missing, &vec![nth as u8; len])
             .map(drop),
-        Call::Delete(number) => hash.delete(&key(number)).map(drop),
-        Call::DeleteAll => hash.clear().map(drop),
+        Call::Delete(number) => kv.delete(&key(number)).map(drop),
+        Call::DeleteAll => kv.clear().map(drop),
         Call::Batch(put, deleted) => {
             let keys: Vec<[u8; 8]> = put.iter().map(|&(number, _)| key(number)).collect();
             let values: Vec<Vec<u8>> = put.iter().map(|&(_, len)| vec![nth as u8; len]).collect();
@@ -97,14 +98,14 @@ fn call(hash: &Hash<'_>, call: Call, nth: u64) -> Result<(), pmkv::Error> {
             let puts = keys.iter().zip(&values);
             let puts = puts.map(|(key, value)| Change::Put(key, value));
             let deletes = gone.iter().map(|key| Change::Delete(key));
-            hash.batch(&puts.chain(deletes).collect::<Vec<_>>())
+            kv.batch(&puts.chain(deletes).collect::<Vec<_>>())
         }
     }
 }
 
-fn look(hash: &Hash<'_>) -> Result<Seen, pmkv::Error> {
+fn look(kv: &Engine<'_>) -> Result<Seen, pmkv::Error> {
     let get = |number| {
-        let value = hash.get(&key(number))?;
+        let value = kv.get(&key(number))?;
         Ok(value.map(|value| match value.first() {
             Some(&first) if value.iter().all(|&byte| byte == first) => (first, value.len()),
             Some(_) => (0, usize::MAX),
@@ -115,16 +116,23 @@ fn look(hash: &Hash<'_>) -> Result<Seen, pmkv::Error> {
 }
 
 /// A walk and looks agree.
-fn check(hash: &Hash<'_>) -> Result<(), String> {
-    let walked: Result<BTreeMap<Vec<u8>, Vec<u8>>, pmkv::Error> = hash.iter().collect();
-    let walked = walked.map_err(text)?;
-    let entries = hash.iter().count();
-    let seen = look(hash).map_err(text)?;
+fn check(kv: &Engine<'_>) -> Result<(), String> {
+    // A call of the dead comes to its end when its group is locked.
+    let counted = kv.count().map_err(text)? as usize;
+    let walked = kv.all().map_err(text)?;
+    let seen = look(kv).map_err(text)?;
     let there = seen.iter().flatten().count();
-    if walked.len() != there || entries != there || hash.count().map_err(text)? != there as u64 {
-        return Err(format!("{there} keys, and a walk finds {walked:?}"));
+    let keys: BTreeSet<&[u8]> = walked.iter().map(|(key, _)| &key[..]).collect();
+    let counts = [walked.len(), keys.len(), counted];
+    if counts != [there; 3] {
+        return Err(format!(
+            "{there} keys, {counts:?} by walks, which find {walked:?}"
+        ));
     }
-    Ok(())
+    match kv.is_order_kept(&walked).map_err(text)? {
+        true => Ok(()),
+        false => Err(format!("a walk's order is wrong: {walked:?}")),
+    }
 }
 
 impl Keyed {
@@ -139,8 +147,8 @@ impl Keyed {
         }
     }
 
-    fn open<'h>(&self, heap: &'h Heap) -> Result<Hash<'h>, pmkv::Error> {
-        Hash::open_as(heap, "kv", self.shape)
+    fn open<'h>(&self, heap: &'h Heap) -> Result<Engine<'h>, pmkv::Error> {
+        Engine::open(heap, self.cut)
     }
 
     fn attached(&self, heap: &Heap) -> Result<(), String> {
@@ -149,21 +157,21 @@ impl Keyed {
             return Ok(());
         }
         // Groups are settled here, so that crashes of that are seen.
-        let hash = self.open(heap).map_err(text)?;
-        hash.count().map(drop).map_err(text)
+        let kv = self.open(heap).map_err(text)?;
+        kv.count().map(drop).map_err(text)
     }
 
     fn run(&self, both: &mut Attached, step: &Step, nth: u64) -> Result<(), String> {
         match *step {
             Step::One(one) => {
-                let hash = self.open(&both.heap).map_err(text)?;
-                call(&hash, one, nth).map_err(text)
+                let kv = self.open(&both.heap).map_err(text)?;
+                call(&kv, one, nth).map_err(text)
             }
             Step::Second(one) => {
-                let shape = self.shape;
+                let cut = self.cut;
                 let done = both.as_second(|heap| {
-                    let hash = Hash::open_as(heap, "kv", shape).map_err(of_heap)?;
-                    call(&hash, one, nth).map_err(of_heap)
+                    let kv = Engine::open(heap, cut).map_err(of_heap)?;
+                    call(&kv, one, nth).map_err(of_heap)
                 });
                 done.map_err(text)
             }
@@ -177,12 +185,8 @@ impl Program for Keyed {
 
     fn name(&self) -> String {
         let steps: Vec<String> = self.steps.iter().map(Step::to_string).collect();
-        let Shape { lines, stash, .. } = self.shape;
         let before = self.prepared.len();
-        format!(
-            "kv of {lines}+{stash} lines after {before}: {}",
-            steps.join("; ")
-        )
+        format!("{} after {before}: {}", self.cut, steps.join("; "))
     }
 
     fn setup(&self) -> Result<Pmem, String> {
@@ -229,9 +233,9 @@ impl Program for Keyed {
         let directory = tx.alloc(SLOTS * 8).map_err(text)?;
         tx.set_root(directory).map_err(text)?;
         heap.commit(tx).map_err(text)?;
-        let hash = self.open(heap).map_err(text)?;
+        let kv = self.open(heap).map_err(text)?;
         for (nth, &one) in self.prepared.iter().enumerate() {
-            call(&hash, one, 100 + nth as u64).map_err(text)?;
+            call(&kv, one, 100 + nth as u64).map_err(text)?;
         }
         Ok(())
     }
@@ -251,8 +255,8 @@ impl Program for Keyed {
     }
 
     fn inspect(&self, both: &mut Attached) -> Result<Seen, String> {
-        let hash = self.open(&both.heap).map_err(text)?;
-        look(&hash).map_err(text)
+        let kv = self.open(&both.heap).map_err(text)?;
+        look(&kv).map_err(text)
     }
 
     fn check(&self, both: &mut Attached) -> Result<(), String> {
@@ -274,25 +278,25 @@ impl Program for Keyed {
     }
 
     fn go_on(&self, both: &mut Attached) -> Result<(), String> {
-        let hash = self.open(&both.heap).map_err(text)?;
-        let before = look(&hash).map_err(text)?;
+        let kv = self.open(&both.heap).map_err(text)?;
+        let before = look(&kv).map_err(text)?;
         // Places that are free by now are used again; none of them is another key's.
         let mut expected = before.clone();
         for round in 0..3u8 {
             for number in [0, KEYS - 1, 1] {
                 let len = 140 + usize::from(round);
                 let value = vec![200 + round; len];
-                hash.put(&key(number), &value).map_err(text)?;
+                kv.put(&key(number), &value).map_err(text)?;
                 expected[number as usize] = Some((200 + round, len));
             }
-            hash.delete(&key(1)).map_err(text)?;
+            kv.delete(&key(1)).map_err(text)?;
             expected[1] = None;
-            let after = look(&hash).map_err(text)?;
+            let after = look(&kv).map_err(text)?;
             if after != expected {
                 return Err(format!("{expected:?} was to be, and there is {after:?}"));
             }
         }
-        check(&hash)
+        check(&kv)
     }
 
     fn detach(&self, both: Attached) -> Option<Pmem> {
@@ -328,15 +332,15 @@ impl OnHeap for Keyed {
     }
 
     fn look(heap: &Heap) -> Result<Seen, Error> {
-        let hash = Hash::open(heap, "kv").map_err(of_heap)?;
+        let kv = Engine::existing(heap).map_err(of_heap)?;
         // A call of the dead comes to its end when its group is locked.
-        hash.count().map_err(of_heap)?;
-        look(&hash).map_err(of_heap)
+        kv.count().map_err(of_heap)?;
+        look(&kv).map_err(of_heap)
     }
 
     fn check_all(heap: &Heap) -> Result<(), String> {
         heap.check().map_err(text)?;
-        check(&Hash::open(heap, "kv").map_err(text)?)
+        check(&Engine::existing(heap).map_err(text)?)
     }
 
     fn is_same(seen: &Seen, expected: &Seen, _touched: bool) -> bool {
@@ -362,7 +366,7 @@ impl Watcher {
         let Some((heap, before)) = &*reader else {
             return;
         };
-        let seen = Hash::open(heap, "kv").and_then(|hash| look(&hash));
+        let seen = Engine::existing(heap).and_then(|kv| look(&kv));
         self.looks.fetch_add(1, Ordering::Relaxed);
         if seen.as_ref().ok() != Some(before) {
             let text = format!("seen before its fence: {seen:?}, and there was {before:?}");
@@ -408,7 +412,7 @@ pub fn seen_early(workload: &Keyed) -> Result<u64, String> {
     workload.prepare(&mut both)?;
     for (nth, step) in workload.steps.iter().enumerate() {
         let reader = Heap::open(&path, &workload.options()).map_err(text)?;
-        let before = Hash::open(&reader, "kv").and_then(|hash| look(&hash));
+        let before = Engine::existing(&reader).and_then(|kv| look(&kv));
         *watcher.reader.lock().expect("one thread") = Some((reader, before.map_err(text)?));
         watcher.is_on.store(true, Ordering::Relaxed);
         workload.run(&mut both, step, nth as u64 + 1)?;

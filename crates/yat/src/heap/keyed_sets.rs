@@ -1,11 +1,12 @@
 //! Workloads on a key-value engine.
 
 use super::keyed::{Call, Keyed, Step};
+use super::keyed_engine::Cut;
 use Call::{Batch, Delete, DeleteAll, Put, PutNew};
 use pmkv::Shape;
 
 /// Bytes of most values: records of a few lines, which tear at few places.
-const LEN: usize = 140;
+pub(super) const LEN: usize = 140;
 
 /// One line and a stash line of eight slots.
 const SMALL: Shape = Shape {
@@ -26,26 +27,26 @@ fn workload(shape: Shape, prepared: &[Call], steps: &[Call]) -> Keyed {
     Keyed {
         prepared: prepared.to_vec(),
         steps: steps.iter().map(|&call| Step::One(call)).collect(),
-        shape,
+        cut: Cut::Hash(shape),
         is_shared: false,
     }
 }
 
 /// So many keys, each with a value.
-fn keys(count: u64) -> Vec<Call> {
+pub(super) fn keys(count: u64) -> Vec<Call> {
     (0..count).map(|key| Put(key, LEN)).collect()
 }
 
 /// Keys, one of which was put and taken away before, so that places were used.
-fn used(count: u64) -> Vec<Call> {
+pub(super) fn used(count: u64) -> Vec<Call> {
     let mut calls = vec![Put(30, LEN), Put(30, LEN), Delete(30)];
     calls.extend(keys(count));
     calls
 }
 
 /// Few steps of each kind, on an engine with few keys.
-fn short() -> Vec<Keyed> {
-    let sequences: [&[Call]; 13] = [
+pub(super) fn short_sequences() -> [&'static [Call]; 13] {
+    [
         &[Put(2, LEN)],
         &[Put(2, 8)],
         &[Put(2, 0)],
@@ -59,7 +60,12 @@ fn short() -> Vec<Keyed> {
         &[Put(2, LEN), Delete(2), Put(3, LEN), Delete(3)],
         &[Put(0, 20), Put(0, LEN), Put(0, 20)],
         &[DeleteAll],
-    ];
+    ]
+}
+
+/// These on each shape.
+fn short() -> Vec<Keyed> {
+    let sequences = short_sequences();
     let shapes = [SMALL, TWO];
     let all = shapes.into_iter().flat_map(|shape| {
         let one = move |steps: &&[Call]| workload(shape, &used(2), steps);
@@ -134,7 +140,7 @@ fn batches() -> Vec<Keyed> {
                 Step::Second(Batch(&[(4, 8)], &[0])),
                 Step::One(Put(4, 8)),
             ],
-            shape: TWO,
+            cut: Cut::Hash(TWO),
             is_shared: true,
         },
     ]
@@ -167,14 +173,14 @@ fn shared() -> Vec<Keyed> {
     let one = |steps: &&[Step]| Keyed {
         prepared: used(2),
         steps: steps.to_vec(),
-        shape: TWO,
+        cut: Cut::Hash(TWO),
         is_shared: true,
     };
     let mut all: Vec<Keyed> = sequences.iter().map(one).collect();
     all.push(Keyed {
         prepared: keys(16),
         steps: vec![Step::Second(Put(16, LEN)), Step::One(Put(17, LEN))],
-        shape: SMALL,
+        cut: Cut::Hash(SMALL),
         is_shared: true,
     });
     all

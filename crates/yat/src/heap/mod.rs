@@ -11,6 +11,7 @@ pub mod histories;
 pub mod kept;
 mod kept_sets;
 pub mod keyed;
+pub mod keyed_engine;
 mod keyed_sets;
 pub mod kill;
 pub mod maps;
@@ -18,12 +19,14 @@ mod maps_sets;
 mod mended;
 mod schedule;
 mod sets;
+mod tree_sets;
 
 pub use kept_sets::{containers, containers_killed, reopened};
 pub use keyed_sets::{keyed, keyed_killed, keyed_recovered};
 pub use maps_sets::{mapped, mapped_recovered};
 pub use mended::{Repairs, cut, mended};
 pub use sets::{killed, recovered, sets, shared, shared_recovered};
+pub use tree_sets::{treed, treed_killed, treed_recovered};
 
 use crate::program::{Moment, Program, accepts_equal};
 use crate::trace::on_cpu;

@@ -1,0 +1,118 @@
+//! An engine of either kind, as workloads on keys use it.
+
+use pmkv::{Change, Error, Expect, Hash, Kind, Shape, Tree, TreeShape};
+use pmlib::Heap;
+use std::fmt;
+
+/// Entries of an engine.
+pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// How an engine is cut, and so its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// A hash engine.
+    Hash(Shape),
+    /// A tree.
+    Tree(TreeShape),
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cut::Hash(shape) => write!(f, "kv of {}+{} lines", shape.lines, shape.stash),
+            Cut::Tree(shape) => {
+                let leaves = shape.groups * shape.leaves;
+                write!(f, "tree of {leaves} leaves of {} lines", shape.lines)
+            }
+        }
+    }
+}
+
+/// An engine that is open.
+pub enum Engine<'h> {
+    /// A hash engine.
+    Hash(Hash<'h>),
+    /// A tree.
+    Tree(Tree<'h>),
+}
+
+macro_rules! either {
+    ($engine:expr, $kv:ident => $call:expr) => {
+        match $engine {
+            Engine::Hash($kv) => $call,
+            Engine::Tree($kv) => $call,
+        }
+    };
+}
+
+impl<'h> Engine<'h> {
+    /// Opens it; made, if it is missing.
+    pub fn open(heap: &'h Heap, cut: Cut) -> Result<Engine<'h>, Error> {
+        Ok(match cut {
+            Cut::Hash(shape) => Engine::Hash(Hash::open_as(heap, "kv", shape)?),
+            Cut::Tree(shape) => Engine::Tree(Tree::open_as(heap, "kv", shape)?),
+        })
+    }
+
+    /// Opens the one that is there.
+    pub fn existing(heap: &'h Heap) -> Result<Engine<'h>, Error> {
+        Ok(match Kind::of_engine(heap, "kv")? {
+            Some(Kind::Tree) => Engine::Tree(Tree::open(heap, "kv")?),
+            _ => Engine::Hash(Hash::open(heap, "kv")?),
+        })
+    }
+
+    /// Has a key have a value.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        either!(self, kv => kv.put(key, value))
+    }
+
+    /// The same, if the key is as expected; whether it was.
+    pub fn put_if(&self, key: &[u8], expected: Expect<'_>, value: &[u8]) -> Result<bool, Error> {
+        either!(self, kv => kv.put_if(key, expected, value))
+    }
+
+    /// Takes a key away; whether it was there.
+    pub fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+        either!(self, kv => kv.delete(key))
+    }
+
+    /// Does several changes at once.
+    pub fn batch(&self, changes: &[Change<'_>]) -> Result<(), Error> {
+        match self {
+            Engine::Hash(kv) => kv.batch(changes),
+            Engine::Tree(_) => panic!("a tree has no batches"),
+        }
+    }
+
+    /// Takes all keys away; how many.
+    pub fn clear(&self) -> Result<u64, Error> {
+        either!(self, kv => kv.clear())
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        either!(self, kv => kv.get(key))
+    }
+
+    /// How many keys there are.
+    pub fn count(&self) -> Result<u64, Error> {
+        either!(self, kv => kv.count())
+    }
+
+    /// All entries, by a walk.
+    pub fn all(&self) -> Result<Entries, Error> {
+        either!(self, kv => kv.iter().collect())
+    }
+
+    /// Whether a walk's entries are in the order that the engine promises, and a walk from behind
+    /// has the same.
+    pub fn is_order_kept(&self, walked: &Entries) -> Result<bool, Error> {
+        let Engine::Tree(tree) = self else {
+            return Ok(true);
+        };
+        let back: Result<Entries, Error> = tree.iter().rev().collect();
+        let is_same = back?.iter().rev().eq(walked);
+        Ok(is_same && walked.is_sorted_by(|one, other| one.0 < other.0))
+    }
+}

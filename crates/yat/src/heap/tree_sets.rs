@@ -1,0 +1,133 @@
+//! Workloads on a tree.
+
+use super::keyed::{Call, Keyed, Step};
+use super::keyed_engine::Cut;
+use super::keyed_sets::{LEN, keys, short_sequences, used};
+use Call::{Delete, Put};
+use pmkv::TreeShape;
+
+/// Two leaves of eight slots.
+const SMALL: TreeShape = TreeShape {
+    groups: 1,
+    leaves: 2,
+    lines: 1,
+    places_log2: 3,
+};
+
+/// Three leaves of two lines, each in a group by itself.
+const WIDE: TreeShape = TreeShape {
+    groups: 3,
+    leaves: 1,
+    lines: 2,
+    ..SMALL
+};
+
+fn workload(shape: TreeShape, prepared: &[Call], steps: &[Call]) -> Keyed {
+    Keyed {
+        prepared: prepared.to_vec(),
+        steps: steps.iter().map(|&call| Step::One(call)).collect(),
+        cut: Cut::Tree(shape),
+        is_shared: false,
+    }
+}
+
+/// So many keys, with room for others between them.
+fn apart(count: u64) -> Vec<Call> {
+    (0..count).map(|key| Put(2 * key, 8)).collect()
+}
+
+/// Keys in two lines of a leaf; old versions of some were cleared there, not flushed, and their
+/// places were used again.
+fn stale() -> Vec<Call> {
+    let mut calls: Vec<Call> = (0..14).map(|key| Put(2 * key, LEN)).collect();
+    calls.extend([Put(26, LEN), Put(1, LEN), Put(24, LEN), Put(3, LEN)]);
+    calls
+}
+
+/// Splits of leaves and of chunks.
+fn splits() -> Vec<Keyed> {
+    vec![
+        // The upper half of a leaf, and the last key alone, as keys come in order.
+        workload(SMALL, &apart(8), &[Put(5, 8), Delete(5), Delete(14)]),
+        workload(SMALL, &keys(8), &[Put(8, LEN), Put(7, LEN)]),
+        // An old key's next version has no room.
+        workload(SMALL, &apart(8), &[Put(6, LEN), Delete(6)]),
+        workload(SMALL, &apart(8), &[Put(11, 8), Put(13, 8), Put(15, 8)]),
+        // A chunk, and then a leaf of one half; with larger directories.
+        workload(SMALL, &keys(15), &[Put(15, LEN), Delete(0)]),
+        workload(
+            SMALL,
+            &apart(13),
+            &[Put(1, 8), Put(3, 8), Put(5, 8), Put(7, 8)],
+        ),
+        workload(SMALL, &keys(22), &[Put(22, LEN), Put(3, LEN)]),
+        workload(SMALL, &keys(29), &[Put(29, LEN)]),
+        // Clears that may not be durable.
+        workload(WIDE, &stale(), &[Put(5, LEN), Put(7, LEN)]),
+        workload(WIDE, &apart(16), &[Put(24, 8), Put(9, 8), Put(11, 8)]),
+    ]
+}
+
+/// Two processes by turns.
+fn shared() -> Vec<Keyed> {
+    let sequences: [(Vec<Call>, &[Step]); 4] = [
+        (
+            used(2),
+            &[Step::One(Put(0, LEN)), Step::Second(Put(0, LEN))],
+        ),
+        (
+            keys(8),
+            &[
+                Step::Second(Put(8, LEN)),
+                Step::One(Put(9, LEN)),
+                Step::Second(Delete(7)),
+            ],
+        ),
+        (apart(8), &[Step::One(Put(5, 8)), Step::Second(Put(14, 8))]),
+        (
+            keys(15),
+            &[Step::Second(Put(15, LEN)), Step::One(Put(14, LEN))],
+        ),
+    ];
+    let all = sequences.into_iter().map(|(prepared, steps)| Keyed {
+        prepared,
+        steps: steps.to_vec(),
+        cut: Cut::Tree(SMALL),
+        is_shared: true,
+    });
+    all.collect()
+}
+
+/// All workloads.
+#[must_use]
+pub fn treed() -> Vec<Keyed> {
+    let mut all = splits();
+    all.extend(shared());
+    let short = short_sequences();
+    all.extend(short.iter().map(|steps| workload(WIDE, &used(2), steps)));
+    all
+}
+
+/// Those whose recovery is crashed too.
+#[must_use]
+pub fn treed_recovered() -> Vec<Keyed> {
+    vec![
+        workload(SMALL, &used(1), &[Put(0, 8)]),
+        workload(SMALL, &apart(8), &[Put(5, 8)]),
+        workload(SMALL, &keys(15), &[Put(15, 8)]),
+    ]
+}
+
+/// Those whose calls are killed.
+#[must_use]
+pub fn treed_killed() -> Vec<Keyed> {
+    let mut all = vec![
+        workload(WIDE, &used(2), &[Put(2, LEN), Put(0, LEN), Delete(0)]),
+        workload(SMALL, &apart(8), &[Put(5, 8)]),
+        workload(SMALL, &keys(15), &[Put(15, LEN)]),
+    ];
+    for one in &mut all {
+        one.is_shared = true;
+    }
+    all
+}

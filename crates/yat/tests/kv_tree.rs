@@ -1,0 +1,78 @@
+//! Goal: whatever power loss or a kill leaves of a tree, each key has the value that it had before
+//! the call under way or after it, walks are in order, and the tree goes on. Method: every crash
+//! image of workloads on small chunks, among them splits of leaves and of chunks; of some also
+//! crashes of recoveries, to depth two; two processes by turns; calls killed at each store.
+
+use yat::explore::{Counts, Options, explore};
+use yat::heap::keyed::{Keyed, seen_early};
+use yat::heap::kill::{Finds, Kills, What, kill_everywhere};
+use yat::heap::{treed, treed_killed, treed_recovered};
+use yat::program::Program;
+
+fn all(workloads: &[Keyed], depth: usize) -> Counts {
+    let options = Options {
+        depth,
+        ..Options::default()
+    };
+    let only = std::env::var("YAT_ONLY").unwrap_or_default();
+    let mut counts = Counts::default();
+    for workload in workloads {
+        let name = workload.name();
+        if !name.contains(&only) {
+            continue;
+        }
+        let here = explore(workload, options)
+            .unwrap_or_else(|text| panic!("{name}: {text}"))
+            .unwrap_or_else(|violation| panic!("{violation}"));
+        println!("{} images, {} sampled: {name}", here.images, here.sampled);
+        counts += here;
+    }
+    println!(
+        "{} workloads, {} points, {} images, {} sampled",
+        workloads.len(),
+        counts.points,
+        counts.images,
+        counts.sampled
+    );
+    counts
+}
+
+#[test]
+fn every_image_of_a_tree_is_recovered() {
+    let counts = all(&treed(), 0);
+    assert_eq!(counts.sampled, 0);
+    assert!(counts.images > 5 * counts.points);
+}
+
+#[test]
+fn recoveries_of_a_tree_may_be_crashed_twice() {
+    let counts = all(&treed_recovered(), 2);
+    assert_eq!(counts.sampled, 0);
+    assert!(counts.nested > 0);
+}
+
+#[test]
+fn calls_of_a_tree_are_killed() {
+    let only = std::env::var("YAT_ONLY").unwrap_or_default();
+    let mut total = Kills::default();
+    for program in treed_killed() {
+        if !program.name().contains(&only) {
+            continue;
+        }
+        for what in (0..program.steps()).map(What::Step) {
+            let kills = kill_everywhere(&program, what, Finds::Looking);
+            let kills = kills.unwrap_or_else(|text| panic!("{text}"));
+            println!("{kills:?}: {what:?} of {}", program.name());
+            total += kills;
+        }
+    }
+    println!("{total:?}");
+    assert!(total.undone > 0 && total.undone < total.kills);
+}
+
+#[test]
+fn nothing_of_a_tree_is_seen_before_its_fence() {
+    let looks = seen_early(&treed_killed()[0]).unwrap_or_else(|text| panic!("{text}"));
+    println!("{looks} looks");
+    assert!(looks > 10);
+}

@@ -36,6 +36,7 @@ mod settle;
 mod shape;
 mod slot;
 mod split;
+mod store;
 mod tree;
 
 pub use batch::{BATCH_MAX, Change};
@@ -45,6 +46,7 @@ pub use kv::{Expect, Hash, Kv, Stats};
 pub use opening::Kind;
 pub use scrub::{Damage, OnDamage, Scrub, Scrubbed};
 pub use shape::Shape;
+pub use store::{Entry, Store};
 pub use tree::{Range, Tree, TreeShape};
 
 /// The page's example is a test.

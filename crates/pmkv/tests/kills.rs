@@ -1,7 +1,7 @@
 //! Goal: a put that was acknowledged is there, whatever end its process meets. Method: this program
 //! is run again as writers, two at once, which put numbered keys and print each after its put; they
 //! are killed at random moments, and the heap is opened again. Every number that was printed is
-//! there, and beyond it at most the one that was under way. `PMKV_KILLS` has more rounds,
+//! there, and beyond it at most the one that was under way, in a hash engine and in a tree. `PMKV_KILLS` has more rounds,
 //! `PMKV_KILLS_SEED` makes the choices again.
 
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use pmkv::Hash;
+use pmkv::{Kind, Store};
 use pmlib::{Heap, Options};
 
 /// The work of a process that this program is run as: `writer path`.
@@ -53,12 +53,19 @@ fn latest(writer: u64, nth: u64) -> Vec<u8> {
     format!("writer {writer} latest {}", nth % SHARED_KEYS).into_bytes()
 }
 
+/// The engine, of the kind that it was made with.
+fn engine(heap: &Heap) -> Box<dyn Store + '_> {
+    let kind = Kind::of_engine(heap, "kv").expect("the engine");
+    let kind = kind.expect("it was made");
+    kind.open(heap, "kv").expect("the engine")
+}
+
 /// Number `nth` puts a new key and an old one, and takes one away; answers whether that one was
 /// there.
-fn step(hash: &Hash<'_>, writer: u64, nth: u64) -> Result<bool, pmkv::Error> {
-    hash.put(&key(writer, nth), &value(writer, nth))?;
-    hash.put(&latest(writer, nth), &nth.to_le_bytes())?;
-    gone_by(nth).map_or(Ok(true), |gone| hash.delete(&key(writer, gone)))
+fn step(kv: &dyn Store, writer: u64, nth: u64) -> Result<bool, pmkv::Error> {
+    kv.put(&key(writer, nth), &value(writer, nth))?;
+    kv.put(&latest(writer, nth), &nth.to_le_bytes())?;
+    gone_by(nth).map_or(Ok(true), |gone| kv.delete(&key(writer, gone)))
 }
 
 /// The key that number `nth` takes away.
@@ -75,9 +82,9 @@ fn as_another_process() {
     let (writer, path) = work.split_once(' ').expect("two words");
     let writer = writer.parse().expect("a number");
     let heap = Heap::open(Path::new(path), &Options::default()).expect("the heap");
-    let hash = Hash::open(&heap, "kv").expect("the engine");
+    let kv = engine(&heap);
     let mut next = 0u64;
-    while hash.get(&key(writer, next)).expect("a key").is_some() || was_taken(&hash, writer, next) {
+    while kv.get(&key(writer, next)).expect("a key").is_some() || was_taken(&*kv, writer, next) {
         next += 1;
     }
     // The number under way at the kill is done again, wholly; its old key may be gone already.
@@ -85,7 +92,7 @@ fn as_another_process() {
     let mut nth = first;
     let mut out = std::io::stdout();
     loop {
-        let was_there = step(&hash, writer, nth).expect("room");
+        let was_there = step(&*kv, writer, nth).expect("room");
         assert!(was_there || nth == first, "{writer}: {nth}");
         // One write a number: a kill cuts it off, or does not.
         out.write_all(format!("put {nth}\n").as_bytes())
@@ -95,8 +102,8 @@ fn as_another_process() {
 }
 
 /// Whether the key of a number that was put is gone by a later one.
-fn was_taken(hash: &Hash<'_>, writer: u64, nth: u64) -> bool {
-    nth % 2 == 1 && hash.get(&key(writer, nth + 1)).expect("a key").is_some()
+fn was_taken(kv: &dyn Store, writer: u64, nth: u64) -> bool {
+    nth % 2 == 1 && kv.get(&key(writer, nth + 1)).expect("a key").is_some()
 }
 
 struct Writer {
@@ -148,8 +155,8 @@ impl Writer {
 }
 
 /// All that a writer acknowledged up to a number is there as it was put.
-fn verify(hash: &Hash<'_>, writer: u64, acknowledged: u64, round: u64) {
-    let get = |key: &[u8]| hash.get(key).expect("no damage");
+fn verify(kv: &dyn Store, writer: u64, acknowledged: u64, round: u64) {
+    let get = |key: &[u8]| kv.get(key).expect("no damage");
     let gone_up_to = acknowledged.saturating_sub(40);
     for nth in 0..=acknowledged {
         let found = get(&key(writer, nth));
@@ -178,7 +185,16 @@ fn verify(hash: &Hash<'_>, writer: u64, acknowledged: u64, round: u64) {
 }
 
 #[test]
-fn what_was_acknowledged_outlives_kills() {
+fn what_a_hash_acknowledged_outlives_kills() {
+    what_was_acknowledged_outlives_kills(Kind::Hash);
+}
+
+#[test]
+fn what_a_tree_acknowledged_outlives_kills() {
+    what_was_acknowledged_outlives_kills(Kind::Tree);
+}
+
+fn what_was_acknowledged_outlives_kills(kind: Kind) {
     let rounds = number("PMKV_KILLS", 30);
     let seed = number("PMKV_KILLS_SEED", u64::from(std::process::id()) * 77 + 1);
     println!("PMKV_KILLS_SEED={seed}");
@@ -186,6 +202,7 @@ fn what_was_acknowledged_outlives_kills() {
     let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
     let path = dir.path().join("heap");
     let made = Heap::create(&path, 16 << 20, &Options::default()).expect("a heap");
+    drop(kind.open(&made, "kv").expect("the engine"));
     made.close().expect("left");
     let mut acknowledged = [None; WRITERS as usize];
     let begun = Instant::now();
@@ -203,14 +220,14 @@ fn what_was_acknowledged_outlives_kills() {
             std::thread::sleep(Duration::from_micros(random.below(2_000)));
         }
         let heap = Heap::open(&path, &Options::default()).expect("the heap");
-        let hash = Hash::open(&heap, "kv").expect("the engine");
+        let kv = engine(&heap);
         for (writer, last) in acknowledged.iter().enumerate() {
             if let Some(last) = last {
-                verify(&hash, writer as u64, *last, round);
+                verify(&*kv, writer as u64, *last, round);
             }
         }
-        assert!(hash.iter().all(|entry| entry.is_ok()), "round {round}");
-        drop(hash);
+        assert!(kv.entries().all(|entry| entry.is_ok()), "round {round}");
+        drop(kv);
         heap.check().expect("no byte is lost");
         heap.close().expect("left");
     }

@@ -55,8 +55,6 @@ pmem::bugs! {
         "a new leaf's word is not durable before its slots are cleared in the old leaf";
     "bug-moved-slots-unflushed",
         "a split is over before the slots that were moved are durably cleared";
-    "bug-old-leaf-unflushed",
-        "a leaf is split while clears in it may not be durable";
     "bug-leaf-split-not-mended",
         "the slots of a split under way stay in both leaves";
     "bug-leaves-of-another-chunk-kept",

@@ -2,8 +2,8 @@
 //! without a free leaf, the upper half of its leaves to a new chunk.
 //!
 //! A leaf is split in this order, with the chunk locked:
-//! 1. The new leaf's slots and the record of its fence are durable, and so is each clear in the old
-//!    leaf, so that each of its slots has its record from now on.
+//! 1. The new leaf's slots and the record of its fence are durable. Each clear in the old leaf is
+//!    already: it is full, so a put that was durable has used the slot again.
 //! 2. The new leaf's word is durable, with the state "put": the split has happened.
 //! 3. The slots that it took over are cleared in the old leaf, durably.
 //! 4. Its word gets the state "live", unfenced.
@@ -195,9 +195,6 @@ impl<'h> Tree<'h> {
             content[to..to + 8].copy_from_slice(&slot.with_state(STATE_LIVE).0.to_le_bytes());
         }
         mem.write_nt(new.line(1), &content)?;
-        if !planted!("bug-old-leaf-unflushed") {
-            mem.flush(old.line(1), lines * 64);
-        }
         if !planted!("bug-leaf-before-its-content") {
             mem.fence();
         }

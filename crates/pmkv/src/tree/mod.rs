@@ -11,7 +11,7 @@
 //!
 //! The upper bits of a chunk's note (`crate::group`) tell of the chunk as a whole: that it was
 //! mended in this run, that its holder is splitting a leaf, and a version, which changes with its
-//! leaves. The version has 32 bits: a map would have to be left alone for 2^32 splits of one chunk to
+//! leaves. The version has 30 bits: a map would have to be left alone for 2^30 splits of one chunk to
 //! be taken for a current one.
 
 mod fences;
@@ -44,8 +44,9 @@ pub(crate) use top::{Known, State};
 pub(crate) const MENDED: u64 = 1 << 21;
 /// A note's bit: the lock's holder is splitting a leaf.
 pub(crate) const SPLITTING: u64 = 1 << 22;
-/// Where a note's version begins.
+/// Where a note's version begins, and its bits; the two above are the batches'.
 const VERSION_SHIFT: u32 = 32;
+const VERSION_MASK: u64 = (1 << 30) - 1;
 
 /// The word of a leaf whose range begins with the least key of all.
 pub(crate) const FIRST: u64 = 1 << pmlib_format::kv::SLOT_HASH_SHIFT;
@@ -53,12 +54,12 @@ pub(crate) const FIRST: u64 = 1 << pmlib_format::kv::SLOT_HASH_SHIFT;
 /// The version in a chunk's note.
 #[inline]
 pub(crate) fn version_of(note: u64) -> u32 {
-    (note >> VERSION_SHIFT) as u32
+    (note >> VERSION_SHIFT & VERSION_MASK) as u32
 }
 
 /// The note of a mended chunk of this version, none of whose groups is known to be settled.
 pub(crate) fn mended(version: u32) -> u64 {
-    MENDED | u64::from(version) << VERSION_SHIFT
+    MENDED | (u64::from(version) & VERSION_MASK) << VERSION_SHIFT
 }
 
 /// The word of a leaf with a fence at a place.
@@ -139,7 +140,7 @@ impl<'h> Tree<'h> {
         // Each round but the first meets a split, which needs many puts.
         for _ in 0..1000 {
             let known = self.state.known(seek);
-            let locked = self.ground.lock(known.chunk);
+            let locked = self.lock_chunk(known.chunk)?;
             let map = self.map_when_locked(&known)?;
             if !map.is_past(seek) {
                 return Ok((locked, known, map));
@@ -185,7 +186,7 @@ impl Index for ByKey {
         first: Option<Located<Way>>,
     ) -> Result<Group<'h, Self>> {
         if let Some(located) = first {
-            let locked = kv.ground.lock(located.chunk);
+            let locked = kv.lock_chunk(located.chunk)?;
             let note = kv.ground.mem().load_cached(kv.note(located.chunk));
             if note & SPLITTING == 0 && Self::is_still(kv, &located) {
                 kv.settle_if_needed(&located)?;

@@ -112,6 +112,10 @@ install_all() {
         file 644 crates/pmkv-capi/include/pmkv.h "$PREFIX/include/pmkv.h"
         package_config pmkv "A persistent heap: objects, transactions, keys and values in mapped files"
     fi
+    # By LD_LIBRARY_PATH alone: it must not stand before the original unasked.
+    if [ -e "$built/libpmemkv.so.1" ]; then
+        file 755 "$built/libpmemkv.so.1" "$PREFIX/lib/pmkv/libpmemkv.so.1"
+    fi
     for name in mount.pmfs mount.fuse.pmfs umount.pmfs fsck.pmfs mkfs.pmfs; do
         link "$PREFIX/bin/pmfs" "$HELPERDIR/$name"
     done

@@ -13,6 +13,7 @@ const LONGER: [(&str, usize); 28] = [
     ("crates/pm-store", 0),
     ("crates/pmbench", 0),
     ("crates/pmem", 0),
+    ("crates/pmemkv-capi", 0),
     ("crates/pmep", 0),
     ("crates/pmep-cli", 0),
     ("crates/pmfs", 0),

@@ -148,7 +148,7 @@ fn code_of_engine(error: &pmkv::Error) -> Code {
         pmkv::Error::TooLarge { .. } => Code::TooLarge,
         pmkv::Error::Corrupt { .. } => Code::Corrupt,
         pmkv::Error::Damaged { .. } => Code::Damaged,
-        pmkv::Error::Shape { .. } => Code::Shape,
+        pmkv::Error::Shape { .. } | pmkv::Error::Kind { .. } => Code::Shape,
         pmkv::Error::Crowded => Code::Crowded,
         // A later one, which has no number yet.
         _ => Code::Argument,

@@ -1,0 +1,164 @@
+//! How a database is opened: which engine, in which heap.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use pmkv::Hash;
+use pmlib::{Error, Heap, Options};
+
+use crate::config::Config;
+use crate::status::{Answer, Status, fail, told};
+
+/// The size to which memory of a database without one may grow, bytes.
+const MEMORY_MAX: u64 = 1 << 40;
+/// Its first size.
+const MEMORY_FIRST: u64 = 64 << 20;
+
+/// An engine that is open.
+pub enum Engine {
+    /// It takes everything, and has nothing.
+    Blackhole,
+    Hash(Stored),
+}
+
+/// A hash in a heap.
+pub struct Stored {
+    pub hash: Hash<'static>,
+    /// Whether it outlives the process.
+    pub lasts: bool,
+    /// Behind the hash, which is dropped first: it refers to this heap.
+    pub heap: Arc<Heap>,
+}
+
+impl Engine {
+    /// The engine of one of pmemkv's names.
+    pub fn open(name: &[u8], config: &Config) -> Answer<Engine> {
+        match name {
+            b"blackhole" => Ok(Engine::Blackhole),
+            b"cmap" => in_file("pmemkv", config).map(Engine::Hash),
+            b"robinhood" => in_file("pmemkv_robinhood", config).map(Engine::Hash),
+            b"vcmap" => {
+                let Some(bytes) = config.number(c"size")?.filter(|&bytes| bytes > 0) else {
+                    return fail(Status::InvalidArgument, c"vcmap needs a size");
+                };
+                let Some(path) = config.text(c"path")? else {
+                    return fail(Status::InvalidArgument, c"vcmap needs a path");
+                };
+                if !Path::new(OsStr::from_bytes(path.to_bytes())).is_dir() {
+                    return fail(
+                        Status::InvalidArgument,
+                        c"the path of vcmap is no directory",
+                    );
+                }
+                in_memory(bytes, bytes).map(Engine::Hash)
+            }
+            b"dram_vcmap" => in_memory(MEMORY_FIRST, MEMORY_MAX).map(Engine::Hash),
+            b"csmap" | b"stree" | b"tree3" | b"radix" | b"vsmap" | b"dram_vcsmap" => told(
+                Status::NotSupported,
+                &format!(
+                    "{} is sorted, and this build has no sorted engine: use cmap or vcmap",
+                    String::from_utf8_lossy(name)
+                ),
+            ),
+            _ => told(
+                Status::WrongEngineName,
+                &format!("no engine is called {}", String::from_utf8_lossy(name)),
+            ),
+        }
+    }
+}
+
+/// A failure to open: the program's arguments, as the original has it.
+fn refused<T>(path: &Path, error: &dyn std::error::Error) -> Answer<T> {
+    let mut words = format!("{}: {error}", path.display());
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !words.ends_with(&text) {
+            words = format!("{words}: {text}");
+        }
+        source = cause.source();
+    }
+    told(Status::InvalidArgument, &words)
+}
+
+fn in_file(root: &str, config: &Config) -> Answer<Stored> {
+    let path = config.text(c"path")?;
+    if config.has(c"oid") {
+        if path.is_some() {
+            return fail(Status::InvalidArgument, c"a database has a path or an oid");
+        }
+        return fail(
+            Status::NotSupported,
+            c"a database can't be in an object of a PMDK pool: give a path",
+        );
+    }
+    let Some(path) = path else {
+        return fail(Status::InvalidArgument, c"the database needs a path");
+    };
+    let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+    let flag = |key| Ok::<_, crate::status::Failure>(config.number(key)?.unwrap_or(0) != 0);
+    let if_missing = flag(c"create_if_missing")?;
+    let always = flag(c"create_or_error_if_exists")? || flag(c"force_create")?;
+    if if_missing && always {
+        return fail(
+            Status::InvalidArgument,
+            c"create_if_missing and create_or_error_if_exists can't both be set",
+        );
+    }
+    let options = Options::default();
+    let create = |bytes: Option<u64>| match bytes {
+        Some(bytes) if bytes > 0 => Ok(Heap::create(path, bytes, &options)),
+        _ => fail(Status::InvalidArgument, c"a new database needs a size"),
+    };
+    let is_new = always || if_missing && path.symlink_metadata().is_err();
+    let mut opened = match is_new {
+        true => create(config.number(c"size")?)?,
+        false => Heap::open(path, &options),
+    };
+    // Another process has made it meanwhile.
+    if let Err(Error::Medium(pmem::Error::Exists { .. })) = &opened
+        && if_missing
+    {
+        opened = Heap::open(path, &options);
+    }
+    let heap = match opened {
+        Ok(heap) => Arc::new(heap),
+        Err(error) => return refused(path, &error),
+    };
+    if !always && !if_missing {
+        match Hash::existing(&heap, root) {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                return told(
+                    Status::InvalidArgument,
+                    &format!("{}: the heap has no engine {root}", path.display()),
+                );
+            }
+            Err(error) => return refused(path, &error),
+        }
+    }
+    stored(heap, root, true).or_else(|error| refused(path, &error))
+}
+
+fn in_memory(bytes: u64, max: u64) -> Answer<Stored> {
+    let options = Options {
+        max,
+        ..Options::default()
+    };
+    let heap = match Heap::private(bytes, &options) {
+        Ok(heap) => Arc::new(heap),
+        Err(error) => return refused(Path::new("memory"), &error),
+    };
+    Ok(stored(heap, "pmemkv", false)?)
+}
+
+fn stored(heap: Arc<Heap>, root: &str, lasts: bool) -> pmkv::Result<Stored> {
+    let hash = Hash::open(&heap, root)?;
+    // SAFETY: the heap stays where it is as long as `Stored` has a share of it, and `Stored` drops
+    // the hash before its share.
+    let hash = unsafe { std::mem::transmute::<Hash<'_>, Hash<'static>>(hash) };
+    Ok(Stored { hash, lasts, heap })
+}

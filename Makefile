@@ -17,7 +17,7 @@ bootstrap: ## Install what is missing to build and test (apt; says what it skips
 	@sh tests/bootstrap.sh
 
 build: ## The program, optimised: target/release/pmfs; and its manual and completions
-	$(CARGO) build --release --workspace --exclude pmfs-shim --exclude pmbench --exclude yat
+	$(CARGO) build --release --workspace --exclude pmfs-shim --exclude pmbench --exclude pmkv-peers --exclude yat
 	$(CARGO) rustc --profile shim -p pmfs-shim --crate-type cdylib
 	@target=$${CARGO_TARGET_DIR:-target}/release; crates/pmemkv-capi/link.sh $$target/libpmemkv_c.a $$target/libpmemkv.so.1
 	@target=$${CARGO_TARGET_DIR:-target}; ln -f $$target/shim/libpmfs_shim.so $$target/release/
@@ -48,8 +48,8 @@ yat: bootstrap ## Every crash state and every kill: the checker's campaigns in f
 compare-cost: bootstrap build ## Instructions, logged bytes and pools beside another revision: BASE=main BOUND=1.02
 	@bash tests/compare-cost.sh
 
-bench: bootstrap build ## Measure: library, directories, recovery, mount; beside tmpfs
-	$(CARGO) build --release -p pmbench
+bench: bootstrap build ## Measure: library, directories, recovery, mount, keys; beside tmpfs and other engines
+	$(CARGO) build --release -p pmbench -p pmkv-peers
 	@bash tests/bench.sh
 
 bench-quick: bootstrap build ## The papers' figures redone, small, as a page (as root)

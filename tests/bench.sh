@@ -29,6 +29,9 @@ section "stray stores kept away: none, protection keys, page permissions (figure
 section "mapped files, by page size, and beside tmpfs and ext4 on a block device (figure 9 of PMFS)"
 "$pmbench" mapped "$@" || exit 1
 
+section "keys and values, beside lmdb and redb"
+"$target/release/pmkv-peers" || exit 1
+
 for medium in pmep-2014 optane-100 cxl-nvcmm; do
     section "an emulated medium beside what it was asked to be: $medium"
     "$pmbench" emulate --emulate "$medium" "$@" || exit 1

@@ -28,6 +28,7 @@ const LONGER: [(&str, usize); 28] = [
     ("crates/pmkv", 0),
     ("crates/pmkv-capi", 0),
     ("crates/pmkv-cli", 0),
+    ("crates/pmkv-peers", 0),
     ("crates/pmlib", 0),
     ("crates/pmlib-derive", 0),
     ("crates/pmlib-format", 0),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 const COLUMNS_MAX: usize = 100;
 /// Folders, and how many longer comment lines each has.
-const LONGER: [(&str, usize); 28] = [
+const LONGER: [(&str, usize); 29] = [
     ("crates/pm-cli", 0),
     ("crates/pm-journal", 0),
     ("crates/pm-space", 0),
@@ -32,6 +32,7 @@ const LONGER: [(&str, usize); 28] = [
     ("crates/pmlib", 0),
     ("crates/pmlib-derive", 0),
     ("crates/pmlib-format", 0),
+    ("crates/pmmon", 0),
     ("crates/pmshare", 0),
     ("crates/yat", 0),
     ("fuzz", 0),

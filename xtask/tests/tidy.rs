@@ -14,7 +14,7 @@ const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
 /// and the one that lives in foreign programs.
 const UNSAFE_ALLOWED: [&str; 5] = ["pmem", "pmemkv-capi", "pmfs-capi", "pmfs-shim", "pmkv-capi"];
 /// The crates of ours on which each may depend.
-const MAY_USE: [(&str, &[&str]); 27] = [
+const MAY_USE: [(&str, &[&str]); 28] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
     ("pm-store", &["pmem", "pmfs-format"]),
@@ -76,6 +76,7 @@ const MAY_USE: [(&str, &[&str]); 27] = [
     ("pmkv-cli", &["pm-cli", "pmkv", "pmlib"]),
     ("pmep", &[]),
     ("pmep-cli", &["pm-cli", "pmep"]),
+    ("pmmon", &[]),
     ("pmlib-format", &[]),
     ("pmlib-derive", &[]),
     (

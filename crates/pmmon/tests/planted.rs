@@ -1,0 +1,32 @@
+//! Goal: planted bugs turn tests red. Method: checks of the other files run once more, each with
+//! the bug that it is there for.
+
+use std::panic;
+
+use pmmon::planted::{Bug, with};
+
+#[path = "account.rs"]
+mod account;
+#[path = "decode.rs"]
+mod decode;
+
+fn turns_red(bug: Bug, check: fn()) {
+    check();
+    let found = panic::catch_unwind(|| with(bug, check)).is_err();
+    assert!(found, "{bug:?} is not found");
+}
+
+#[test]
+fn a_size_off_by_one() {
+    turns_red(Bug::SizeOffByOne, decode::sizes_are_those_of_the_manual);
+}
+
+#[test]
+fn a_wrong_weight() {
+    turns_red(Bug::WrongWeight, account::every_draw_of_a_small_world);
+}
+
+#[test]
+fn a_lost_sample_missed() {
+    turns_red(Bug::LostMissed, account::lost_samples_are_made_up_for);
+}

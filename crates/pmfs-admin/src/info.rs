@@ -12,6 +12,7 @@ use pmfs::types::FreePages;
 use pmfs::types::Ino;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::tree::FANOUT;
+use std::ops::Range;
 
 /// A pool's geometry and medium.
 #[derive(Clone, Debug)]
@@ -121,37 +122,23 @@ pub(crate) fn pages(pool: &Pool, ino: Ino) -> Result<FilePages> {
 pub(crate) fn details(pool: &Pool) -> PoolDetails {
     let record = superblock::run_record(pool.pm.mapping());
     let live = |slot: &u64| pool.is_marked(*slot);
-    let bytes = |blocks: u64| blocks * BLOCK_BYTES;
     let geometry = &pool.geometry;
-    let journal_bytes = geometry.lanes * geometry.lane_bytes;
+    let block = |block: u64| block * BLOCK_BYTES..(block + 1) * BLOCK_BYTES;
+    let journal = geometry.journal..geometry.journal + geometry.lanes * geometry.lane_bytes;
+    let data = geometry.data_start * BLOCK_BYTES..pool.data.end;
     let mut regions = vec![
-        ("superblock", 0, BLOCK_BYTES),
-        (
-            "runtime area",
-            geometry.runtime.start,
-            geometry.runtime.end - geometry.runtime.start,
-        ),
-        ("journal", geometry.journal, journal_bytes),
-        (
-            "inode table root",
-            bytes(geometry.inode_table_root),
-            BLOCK_BYTES,
-        ),
-        (
-            "data",
-            bytes(geometry.data_start),
-            pool.data.end - bytes(geometry.data_start),
-        ),
-        ("superblock copy", bytes(geometry.blocks - 1), BLOCK_BYTES),
+        ("superblock", block(0)),
+        ("runtime area", geometry.runtime.clone()),
+        ("journal", journal),
+        ("inode table root", block(geometry.inode_table_root)),
+        ("data", data),
+        ("superblock copy", block(geometry.blocks - 1)),
     ];
     if geometry.runtime.start > geometry.journal {
-        regions.push((
-            "given up by growing",
-            BLOCK_BYTES,
-            geometry.journal - BLOCK_BYTES,
-        ));
+        regions.push(("given up by growing", BLOCK_BYTES..geometry.journal));
     }
-    regions.sort_by_key(|region| region.1);
+    regions.sort_by_key(|(_, range)| range.start);
+    let sized = |(name, range): (_, Range<u64>)| (name, range.start, range.end - range.start);
     PoolDetails {
         crtime_ns: pool.superblock.crtime_ns,
         runs: record.map_or(0, |record| record.runs),
@@ -164,7 +151,7 @@ pub(crate) fn details(pool: &Pool) -> PoolDetails {
         file_locks: pmfs::parts::open::file_lock::table::records(pool).count() as u64,
         reserve_blocks: geometry.reserve_blocks,
         free: Bitmap::blocks(pool).free_pages(),
-        regions,
+        regions: regions.into_iter().map(sized).collect(),
     }
 }
 

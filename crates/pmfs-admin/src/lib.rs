@@ -47,135 +47,110 @@ pub use repair::medium::{Mended, mend, renew};
 /// An attachment's work on its pool as a whole.
 #[allow(clippy::missing_errors_doc)]
 pub trait Admin {
+    /// The attachment.
+    fn fs(&self) -> &Fs;
+
     /// Geometry, medium, free space.
     #[must_use]
-    fn info(&self) -> PoolInfo;
+    fn info(&self) -> PoolInfo {
+        info::info(self.fs().pool())
+    }
 
     /// History, regions, free pages.
     #[must_use]
-    fn details(&self) -> PoolDetails;
+    fn details(&self) -> PoolDetails {
+        info::details(self.fs().pool())
+    }
 
     /// By which pages a file is held.
-    fn pages(&self, ino: Ino) -> Result<FilePages>;
+    fn pages(&self, ino: Ino) -> Result<FilePages> {
+        self.fs().read_call(|pool| info::pages(pool, ino))
+    }
 
     /// The attached processes.
     #[must_use]
-    fn processes(&self) -> Vec<Process>;
+    fn processes(&self) -> Vec<Process> {
+        holders::processes(self.fs().pool())
+    }
 
     /// The inodes that they have open.
     #[must_use]
-    fn holdings(&self) -> Vec<Holding>;
+    fn holdings(&self) -> Vec<Holding> {
+        holders::holdings(self.fs().pool())
+    }
 
     /// The file locks, held and waited for.
     #[must_use]
-    fn locked(&self) -> Vec<Locked>;
+    fn locked(&self) -> Vec<Locked> {
+        holders::locked(self.fs().pool())
+    }
 
     /// Returns what stands at an offset of the pool, in words.
     #[must_use]
-    fn name_of(&self, off: u64) -> String;
+    fn name_of(&self, off: u64) -> String {
+        name_of::name_of(self.fs().pool(), off)
+    }
 
     /// Checks the whole pool, which must be at rest.
-    fn check(&self) -> Result<CheckReport>;
+    fn check(&self) -> Result<CheckReport> {
+        self.check_watched(&mut |_, _| {})
+    }
 
     /// Checks like [`Admin::check`], telling how far it is.
-    fn check_watched(&self, watch: check::Watch<'_>) -> Result<CheckReport>;
+    fn check_watched(&self, watch: check::Watch<'_>) -> Result<CheckReport> {
+        check::check(self.fs().pool(), watch)
+    }
 
     /// Reads the whole pool, and tells which blocks the medium can't give; `watch` is told how many
     /// blocks were read.
-    fn bad_blocks(&self, watch: check::Watch<'_>) -> Result<Vec<check::BadBlock>>;
+    fn bad_blocks(&self, watch: check::Watch<'_>) -> Result<Vec<check::BadBlock>> {
+        check::bad_blocks::bad_blocks(self.fs().pool(), watch)
+    }
 
     /// Mends what check finds, in a pool attached for [`repair`](pmfs::OpenOptions::repair); see
     /// `docs/FSCK.md`.
-    fn repair(&self) -> Result<RepairReport>;
+    fn repair(&self) -> Result<RepairReport> {
+        self.repair_watched(&mut |_, _| {})
+    }
 
     /// Repairs like [`Admin::repair`], telling how far each round's check is.
-    fn repair_watched(&self, watch: check::Watch<'_>) -> Result<RepairReport>;
+    fn repair_watched(&self, watch: check::Watch<'_>) -> Result<RepairReport> {
+        repair::repair(self.fs().pool(), watch)
+    }
 
     /// Writes all of the pool, which this attachment has to itself; no other call may run
     /// meanwhile. Every block of a damaged pool is written, used or not.
     ///
     /// # Errors
     /// [`File`](pmfs::Error::File) of `out`, [`Medium`](pmfs::Error::Medium).
-    fn save(&self, out: &mut dyn Write, progress: Progress<'_>) -> Result<SaveReport>;
+    fn save(&self, out: &mut dyn Write, progress: Progress<'_>) -> Result<SaveReport> {
+        let pool = self.fs().pool();
+        dump_stream::save::save(pool, pool.is_damaged(), out, progress)
+    }
 
     /// Makes one large leaf of the small ones that hold the 2 MiB around a byte of a file, if all
     /// of it is there in such. The large leaf counts as grown: in `atomic` mode an overwrite of a
     /// part splits it again.
-    fn merge(&self, ino: Ino, offset: u64) -> Result<Merged>;
+    fn merge(&self, ino: Ino, offset: u64) -> Result<Merged> {
+        self.fs().change(|pool| defrag::merge_at(pool, ino, offset))
+    }
 
     /// Merges all that can be of a file. With `dry` it only counts.
-    fn defrag_file(&self, ino: Ino, dry: bool) -> Result<DefragReport>;
-
-    /// Empties regions of which little is used, then merges what can be of all files, then empties
-    /// regions again. `watch` is told how much of how much is done. With `dry` it only counts.
-    fn defrag(&self, dry: bool, watch: &mut dyn FnMut(u64, u64)) -> Result<DefragReport>;
-}
-
-impl Admin for Fs {
-    fn info(&self) -> PoolInfo {
-        info::info(self.pool())
-    }
-
-    fn details(&self) -> PoolDetails {
-        info::details(self.pool())
-    }
-
-    fn pages(&self, ino: Ino) -> Result<FilePages> {
-        self.read_call(|pool| info::pages(pool, ino))
-    }
-
-    fn processes(&self) -> Vec<Process> {
-        holders::processes(self.pool())
-    }
-
-    fn holdings(&self) -> Vec<Holding> {
-        holders::holdings(self.pool())
-    }
-
-    fn locked(&self) -> Vec<Locked> {
-        holders::locked(self.pool())
-    }
-
-    fn name_of(&self, off: u64) -> String {
-        name_of::name_of(self.pool(), off)
-    }
-
-    fn check(&self) -> Result<CheckReport> {
-        self.check_watched(&mut |_, _| {})
-    }
-
-    fn check_watched(&self, watch: check::Watch<'_>) -> Result<CheckReport> {
-        check::check(self.pool(), watch)
-    }
-
-    fn bad_blocks(&self, watch: check::Watch<'_>) -> Result<Vec<check::BadBlock>> {
-        check::bad_blocks::bad_blocks(self.pool(), watch)
-    }
-
-    fn repair(&self) -> Result<RepairReport> {
-        self.repair_watched(&mut |_, _| {})
-    }
-
-    fn repair_watched(&self, watch: check::Watch<'_>) -> Result<RepairReport> {
-        repair::repair(self.pool(), watch)
-    }
-
-    fn save(&self, out: &mut dyn Write, progress: Progress<'_>) -> Result<SaveReport> {
-        let pool = self.pool();
-        dump_stream::save::save(pool, pool.is_damaged(), out, progress)
-    }
-
-    fn merge(&self, ino: Ino, offset: u64) -> Result<Merged> {
-        self.change(|pool| defrag::merge_at(pool, ino, offset))
-    }
-
     fn defrag_file(&self, ino: Ino, dry: bool) -> Result<DefragReport> {
         let mut report = DefragReport::default();
-        defrag::merge_file(self.pool(), ino, &mut report, dry)?;
+        defrag::merge_file(self.fs().pool(), ino, &mut report, dry)?;
         Ok(report)
     }
 
+    /// Empties regions of which little is used, then merges what can be of all files, then empties
+    /// regions again. `watch` is told how much of how much is done. With `dry` it only counts.
     fn defrag(&self, dry: bool, watch: &mut dyn FnMut(u64, u64)) -> Result<DefragReport> {
-        defrag::defrag(self, dry, watch)
+        defrag::defrag(self.fs(), dry, watch)
+    }
+}
+
+impl Admin for Fs {
+    fn fs(&self) -> &Fs {
+        self
     }
 }

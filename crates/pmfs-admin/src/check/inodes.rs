@@ -115,18 +115,6 @@ fn cut(piece: &Piece) -> Fix {
     }
 }
 
-/// Cuts off what could not be visited. An entry that lost its mark of being one gets it back first:
-/// if that was not what it lost, the next round cuts it.
-fn cut_damage(pool: &Pool, error: &Error) -> Fix {
-    match error {
-        Error::Corrupt(damage) if damage.what == NEITHER => {
-            Fix::word(damage.offset, pool.pm.load(damage.offset) | PRESENT)
-        }
-        Error::Corrupt(damage) => Fix::word(damage.offset, 0),
-        _ => Fix::Runtime,
-    }
-}
-
 impl Checker<'_> {
     /// The root directory's inode: everything hangs on it.
     pub(super) fn root(&mut self) {
@@ -142,18 +130,12 @@ impl Checker<'_> {
     pub(super) fn table(&mut self) {
         let pool = self.pool;
         let pieces = Pieces::of(pool, &pool.inode_table());
-        for error in &pieces.damage {
-            self.find_to_fix(
-                number::TREE,
-                format!("inode table: {error}"),
-                cut_damage(pool, error),
-            );
-        }
+        self.cut_damage(&pieces.damage, "inode table");
         for piece in pieces.leaves().filter(|leaf| leaf.units != 1) {
             let text = format!("inode table: a large leaf at {:#x}", piece.slot);
             self.find_to_fix(number::TREE, text, cut(piece));
         }
-        self.contest(&pieces, "the inode table");
+        self.contest(&pieces.contested, "the inode table");
         // The root node lies before the blocks that are given out.
         let root = pool.geometry.inode_table_root;
         let mut leaves = Vec::new();
@@ -232,9 +214,25 @@ impl Checker<'_> {
         }
     }
 
+    /// Cuts off what could not be visited. An entry that lost its mark of being one gets it back
+    /// first: if that was not what it lost, the next round cuts it.
+    fn cut_damage(&mut self, damage: &[Error], of: &str) {
+        for error in damage {
+            let fix = match error {
+                Error::Corrupt(damage) if damage.what == NEITHER => {
+                    let word = self.pool.pm.load(damage.offset);
+                    Fix::word(damage.offset, word | PRESENT)
+                }
+                Error::Corrupt(damage) => Fix::word(damage.offset, 0),
+                _ => Fix::Runtime,
+            };
+            self.find_to_fix(number::TREE, format!("{of}: {error}"), fix);
+        }
+    }
+
     /// Leaves what is another's to that one: the word that names it here goes.
-    fn contest(&mut self, pieces: &Pieces<'_>, by: &str) {
-        for piece in &pieces.contested {
+    fn contest(&mut self, contested: &[Piece], by: &str) {
+        for piece in contested {
             let block = piece.run.block;
             let text = format!("block {block} is named twice, the second time by {by}");
             self.find_to_fix(number::BLOCK_TWICE, text, cut(piece));
@@ -260,11 +258,9 @@ impl Checker<'_> {
         self.unused_bits(&inode);
         if let Err(error) = plausible(&inode) {
             let text = format!("inode {ino}: {error}");
-            if !is_kind(inode.kind()) {
-                self.inodes[ino as usize].kindless = true;
-                return self.find(number::INODE, text);
-            }
-            if ino == ROOT_INO {
+            let kindless = !is_kind(inode.kind());
+            self.inodes[ino as usize].kindless |= kindless;
+            if kindless || ino == ROOT_INO {
                 return self.find(number::INODE, text);
             }
             let size = Pieces::of(pool, &inode.tree())
@@ -292,27 +288,21 @@ impl Checker<'_> {
 
     /// Bits of an inode that have no meaning, and are zero.
     fn unused_bits(&mut self, inode: &Inode) {
-        let ino = inode.ino;
+        let mut unknown = |what: &str, off, word| {
+            let text = format!("inode {}: unknown {what}", inode.ino);
+            self.find_to_fix(number::INODE, text, Fix::word(off, word));
+        };
         if inode.flags != 0 && inode.links > 0 {
-            let fix = Fix::word(InodeRaw::links.of(inode.off), u64::from(inode.links));
-            self.find_to_fix(number::INODE, format!("inode {ino}: unknown flags"), fix);
+            let links = InodeRaw::links.of(inode.off);
+            unknown("flags", links, u64::from(inode.links));
         }
         if inode.mode >> 16 != 0 {
             let word = u64::from(inode.mode & 0xffff) | u64::from(inode.generation) << 32;
-            let fix = Fix::word(InodeRaw::mode.of(inode.off), word);
-            self.find_to_fix(
-                number::INODE,
-                format!("inode {ino}: unknown mode bits"),
-                fix,
-            );
+            unknown("mode bits", InodeRaw::mode.of(inode.off), word);
         }
-        if inode.size_word & !(SIZE_MASK | CTIME_IS_MTIME) != 0 {
-            let fix = Fix::word(inode.off, inode.size_word & (SIZE_MASK | CTIME_IS_MTIME));
-            self.find_to_fix(
-                number::INODE,
-                format!("inode {ino}: unknown size bits"),
-                fix,
-            );
+        let known_size = inode.size_word & (SIZE_MASK | CTIME_IS_MTIME);
+        if known_size != inode.size_word {
+            unknown("size bits", inode.off, known_size);
         }
     }
 
@@ -344,17 +334,11 @@ impl Checker<'_> {
             damage,
             ..
         } = Pieces::apart(self.pool, &inode.tree(), &others);
-        for error in &damage {
-            let text = format!("inode {ino}: {error}");
-            self.find_to_fix(number::TREE, text, cut_damage(self.pool, error));
-        }
-        for piece in &contested {
-            let block = piece.run.block;
-            let text = format!("block {block} is named twice, the second time by inode {ino}");
-            self.find_to_fix(number::BLOCK_TWICE, text, cut(piece));
-        }
+        let by = format!("inode {ino}");
+        self.cut_damage(&damage, &by);
+        self.contest(&contested, &by);
         for piece in &all {
-            self.claim(piece.run, &format!("inode {ino}"), &|| cut(piece));
+            self.claim(piece.run, &by, &|| cut(piece));
         }
     }
 
@@ -367,11 +351,8 @@ impl Checker<'_> {
             }
             Ok(_) => {}
             Err(error) => {
-                self.find_to_fix(
-                    number::XATTR,
-                    format!("inode {}: {error}", inode.ino),
-                    drop(),
-                );
+                let text = format!("inode {}: {error}", inode.ino);
+                self.find_to_fix(number::XATTR, text, drop());
             }
         }
     }

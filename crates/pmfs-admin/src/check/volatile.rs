@@ -75,29 +75,22 @@ impl Checker<'_> {
                 }
                 told += 1;
                 if told <= TOLD {
-                    let (number, text) = if set {
-                        (
-                            leaked,
-                            format!("{what} {unit} is marked as used, and nothing refers to it"),
-                        )
-                    } else {
-                        (
-                            not_marked,
-                            format!("{what} {unit} is in use and marked as free"),
-                        )
+                    let (number, fault) = match set {
+                        true => (leaked, "marked as used, and nothing refers to it"),
+                        false => (not_marked, "in use and marked as free"),
                     };
-                    self.find_to_fix(number, text, Fix::Runtime);
+                    self.find_to_fix(number, format!("{what} {unit} is {fault}"), Fix::Runtime);
                 }
             }
-            if free != map.group_free(group) {
-                let says = map.group_free(group);
-                let text = format!("{what} group {group} says {says} free and has {free}");
-                self.find_to_fix(number::GROUP_COUNT, text, Fix::Runtime);
-            }
-            let (says, has) = (map.group_regions(group), map.count_regions(group));
-            if says != has {
-                let text = format!("{what} group {group} says {says} whole regions and has {has}");
-                self.find_to_fix(number::GROUP_COUNT, text, Fix::Runtime);
+            let regions = (map.group_regions(group), map.count_regions(group));
+            for (of, (says, has)) in [
+                ("free", (map.group_free(group), free)),
+                ("whole regions", regions),
+            ] {
+                if says != has {
+                    let text = format!("{what} group {group} says {says} {of} and has {has}");
+                    self.find_to_fix(number::GROUP_COUNT, text, Fix::Runtime);
+                }
             }
         }
         if told > TOLD {
@@ -107,41 +100,38 @@ impl Checker<'_> {
 
     /// Nothing may be locked, odd or in a lane while the pool is at rest.
     pub(super) fn locks(&mut self) {
-        let geometry = &self.pool.geometry;
-        let pm = &self.pool.pm;
+        let pool = self.pool;
+        let geometry = &pool.geometry;
+        let load = |off| pool.pm.load(off);
+        let is_held = |off: &u64| load(*off) != 0;
         let mut found = Vec::new();
         for lock in 0..geometry.lock_count {
             let line = geometry.locks + lock * LockRaw::SIZE;
-            if pm.load(line) != 0 {
+            if is_held(&line) {
                 found.push((number::LOCK_HELD, format!("lock {lock} is held")));
             }
-            if pm.load(LockRaw::sequence.of(line)) & 1 == 1 {
+            if load(LockRaw::sequence.of(line)) & 1 == 1 {
                 found.push((number::SEQUENCE_ODD, format!("lock {lock} is mid-change")));
             }
         }
-        for off in header::words(self.pool) {
-            if pm.load(off) != 0 {
-                let text = format!("the lock at {off:#x} is held");
-                found.push((number::LOCK_HELD, text));
-            }
-        }
-        for map in [Bitmap::blocks(self.pool), Bitmap::inodes(self.pool)] {
-            for line in map.owner_words() {
-                if pm.load(line) != 0 {
-                    found.push((
-                        number::LOCK_HELD,
-                        format!("the group at {line:#x} is locked"),
-                    ));
-                }
-            }
-        }
+        let words = header::words(pool).into_iter().filter(is_held);
+        let words = words.map(|off| format!("the lock at {off:#x} is held"));
+        let maps = [Bitmap::blocks(pool), Bitmap::inodes(pool)];
+        let groups = maps.iter().flat_map(Bitmap::owner_words).filter(is_held);
+        let groups = groups.map(|off| format!("the group at {off:#x} is locked"));
+        let buckets = pool.file_lock_buckets().filter(is_held);
+        let buckets = buckets.map(|off| format!("the file locks at {off:#x} are locked"));
+        let files = pool.file_lines().filter(|(_, line)| is_held(&line.off));
+        let files = files.map(|(index, _)| format!("open file {index} is locked"));
+        let held = words.chain(groups).chain(buckets).chain(files);
+        found.extend(held.map(|text| (number::LOCK_HELD, text)));
         for lane in 0..geometry.lanes {
             let line = geometry.lane_line(lane);
-            if pm.load(line) != 0 || pm.load(LaneRaw::intents.of(line)) != 0 {
+            if is_held(&line) || is_held(&LaneRaw::intents.of(line)) {
                 found.push((number::LANE_BUSY, format!("lane {lane} is in use")));
                 continue;
             }
-            let scan = Lane::at(self.pool, lane).scan();
+            let scan = Lane::at(pool, lane).scan();
             if !scan.open.is_empty() && !scan.is_committed_redo() {
                 // The first opener of a clean pool relies on it that all logs are closed, but for
                 // committed redo records, which its locks name.
@@ -149,24 +139,8 @@ impl Checker<'_> {
                 found.push((number::LANE_BUSY, text));
             }
         }
-        for map in self.pool.file_lock_buckets() {
-            if pm.load(map) != 0 {
-                found.push((
-                    number::LOCK_HELD,
-                    format!("the file locks at {map:#x} are locked"),
-                ));
-            }
-        }
-        for (index, line) in self.pool.file_lines() {
-            if pm.load(line.off) != 0 {
-                found.push((number::LOCK_HELD, format!("open file {index} is locked")));
-            }
-        }
-        found.extend(
-            self.holders()
-                .into_iter()
-                .map(|text| (number::HOLDER_GONE, text)),
-        );
+        let gone = self.holders().into_iter();
+        found.extend(gone.map(|text| (number::HOLDER_GONE, text)));
         for (number, text) in found {
             self.find_to_fix(number, text, Fix::Runtime);
         }
@@ -185,28 +159,23 @@ impl Checker<'_> {
     /// does not exist.
     fn holders(&self) -> Vec<String> {
         let pool = self.pool;
+        let is_free = |slot: u64| !pool.is_marked(slot.min(pool.geometry.slot_count - 1));
+        let is_file = |index| pool.file_ino(index) != 0;
         let mut found = Vec::new();
         for held in pool.references() {
-            let is_file = |index| pool.file_ino(index) != 0;
-            let missing = matches!(held.thing, Thing::File(index) if !is_file(index));
-            if !pool.is_marked(held.slot.min(pool.geometry.slot_count - 1)) || missing {
-                found.push(format!(
-                    "{:?} is held by slot {}, in vain",
-                    held.thing, held.slot
-                ));
+            let (thing, slot) = (held.thing, held.slot);
+            if is_free(slot) || matches!(thing, Thing::File(index) if !is_file(index)) {
+                found.push(format!("{thing:?} is held by slot {slot}, in vain"));
             }
         }
-        for (index, _) in pool
-            .file_lines()
-            .filter(|&(index, _)| pool.file_ino(index) != 0)
-        {
-            if !pool.is_had(Thing::File(index)) {
+        for (index, _) in pool.file_lines() {
+            if is_file(index) && !pool.is_had(Thing::File(index)) {
                 found.push(format!("open file {index} has no holder"));
             }
         }
         for copy in pool.kernel_copies() {
-            if !pool.is_marked(copy.slot.min(pool.geometry.slot_count - 1)) {
-                let (ino, slot) = (copy.ino, copy.slot);
+            let (ino, slot) = (copy.ino, copy.slot);
+            if is_free(slot) {
                 found.push(format!(
                     "pages of inode {ino} are held by slot {slot}, which no process has"
                 ));

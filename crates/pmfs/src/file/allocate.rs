@@ -1,9 +1,10 @@
 //! fallocate: blocks that read as zeros, holes, zeroed ranges.
 
 use super::draft::Draft;
+use super::unwritten::Unwritten;
 use super::{Work, block_of, is_direct};
 use crate::pool::Pool;
-use crate::purpose::{Lane, Purpose};
+use crate::purpose::Purpose;
 use crate::tree::edit::Leaves;
 use crate::tree::entry::{Entry, coverage};
 use crate::types::Run;
@@ -207,52 +208,6 @@ impl Work<'_> {
             self.lazy_times();
         }
         Ok(())
-    }
-}
-
-/// Holes become blocks that read as zeros; what is there stays.
-pub(super) struct Unwritten<'a> {
-    pub pool: &'a Pool,
-    pub lane: &'a Lane<'a>,
-    pub ino: Ino,
-}
-
-impl<'a> Unwritten<'a> {
-    pub fn of(work: &Work<'a>) -> Unwritten<'a> {
-        Unwritten {
-            pool: work.pool,
-            lane: work.lane,
-            ino: work.ino(),
-        }
-    }
-
-    /// A leaf of one block.
-    pub fn block(&self, index: u64) -> Result<Entry> {
-        let purpose = Purpose::leaf(self.ino, index);
-        let run = self
-            .pool
-            .alloc(self.lane, 1, Class::Ordinary, Zone::Data, purpose)?;
-        Ok(Entry::unwritten(run.block << BLOCK_SHIFT))
-    }
-}
-
-impl Leaves for Unwritten<'_> {
-    fn whole(&mut self, level: u32, index: u64) -> Result<Option<Entry>> {
-        let (pool, class) = (self.pool, Class::Ordinary);
-        let purpose = |inside: u64| Purpose::leaf(self.ino, index + inside);
-        let run = match level {
-            2 => pool.alloc_region(self.lane, class, purpose(0)),
-            3 => pool.alloc_gigabyte(self.lane, class, purpose),
-            _ => return Ok(None),
-        };
-        // No large page left: small ones do.
-        Ok(run
-            .ok()
-            .map(|run| Entry::unwritten(run.block << BLOCK_SHIFT)))
-    }
-
-    fn one(&mut self, _fresh: &mut FreshSet<'_>, index: u64, _old: Entry) -> Result<Entry> {
-        self.block(index)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Writing at or past the end: into memory that no size exposes, then the size. No log.
 
-use super::allocate::Unwritten;
 use super::source::Source;
+use super::unwritten::Unwritten;
 use super::{Work, block_of, is_direct};
 use crate::purpose::Purpose;
 use crate::tree::Found;

@@ -17,6 +17,7 @@ pub(crate) mod shift;
 mod source;
 mod stock;
 pub(crate) mod truncate;
+mod unwritten;
 pub(crate) mod write;
 
 use crate::inode::Inode;

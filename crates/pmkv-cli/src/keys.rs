@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use pm_cli::Failure;
 use pmkv::Hash;
@@ -29,7 +30,11 @@ pub fn put(arguments: &Put) -> Outcome {
     };
     let failed = |error| of_engine(&arguments.heap, &error).with_code(COULD_NOT_RUN);
     let hash = Hash::open(&heap, &arguments.engine.engine).map_err(failed)?;
-    hash.put(key, &value).map_err(failed)?;
+    match arguments.ttl {
+        Some(seconds) => hash.put_ttl(key, &value, Duration::from_secs(seconds)),
+        None => hash.put(key, &value),
+    }
+    .map_err(failed)?;
     closed(&arguments.heap, heap)?;
     if arguments.json {
         let entry = Entry::of_key(key).with_length(&value);

@@ -38,6 +38,7 @@ Examples:
   pmkv put /dev/shm/heap ada 1815
   pmkv put /dev/shm/heap photo <photo.jpg
   pmkv put /dev/shm/heap --engine users -- -key- -value-
+  pmkv put /dev/shm/heap --ttl 3600 session 7f3a
 
 When it ends, the value is durable, as far as the medium is (`pmkv stat` tells). An old value of the
 key is replaced. The heap must be there (`pmkv create`); the engine is made by its first put. Keys
@@ -168,6 +169,9 @@ pub struct Put {
     pub key: OsString,
     /// The value; read from stdin, as it is, if it is missing or `-`
     pub value: Option<OsString>,
+    /// Have the key be missing after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub ttl: Option<u64>,
     /// The engine
     #[command(flatten)]
     pub engine: Engine,

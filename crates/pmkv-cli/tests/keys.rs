@@ -236,6 +236,20 @@ fn a_closed_pipe_is_the_end() {
     }
 }
 
+/// Goal: a key that expires is there before, and missing after.
+#[test]
+fn a_key_expires() {
+    let place = place();
+    place.done("put", &["--ttl", "3600", "ada", "1815"]);
+    assert_eq!(place.done("get", &["ada"]), b"1815");
+    place.done("put", &["--ttl", "0", "ada", "1816"]);
+    silent(&place.run("get", &["ada"]));
+    assert_eq!(place.lines(&[]), Vec::<String>::new());
+    silent(&place.run("del", &["ada"]));
+    let refused = place.run("put", &["--ttl", "-1", "ada", "1"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
+
 /// Goal: a damaged record is told by `get` and `scan`, which shows all others.
 #[test]
 fn a_damaged_record_is_told() {

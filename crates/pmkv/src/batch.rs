@@ -23,6 +23,8 @@ pub const BATCH_MAX: usize = 65_535;
 pub enum Change<'a> {
     /// A key gets a value.
     Put(&'a [u8], &'a [u8]),
+    /// A key gets a value, up to a moment in milliseconds since 1970.
+    PutUntil(&'a [u8], &'a [u8], u64),
     /// A key is taken away, if it is there.
     Delete(&'a [u8]),
 }
@@ -30,14 +32,21 @@ pub enum Change<'a> {
 impl<'a> Change<'a> {
     fn key(&self) -> &'a [u8] {
         match *self {
-            Change::Put(key, _) | Change::Delete(key) => key,
+            Change::Put(key, _) | Change::PutUntil(key, ..) | Change::Delete(key) => key,
         }
     }
 
     fn value(&self) -> Option<&'a [u8]> {
         match *self {
-            Change::Put(_, value) => Some(value),
+            Change::Put(_, value) | Change::PutUntil(_, value, _) => Some(value),
             Change::Delete(_) => None,
+        }
+    }
+
+    fn expires(&self) -> Option<u64> {
+        match *self {
+            Change::PutUntil(_, _, at) => Some(at),
+            _ => None,
         }
     }
 }
@@ -46,6 +55,7 @@ impl<'a> Change<'a> {
 struct Step<'a> {
     key: Key<'a>,
     value: Option<&'a [u8]>,
+    expires: Option<u64>,
     place: Option<Place>,
 }
 
@@ -77,8 +87,8 @@ enum Tried {
 
 impl<'h> Hash<'h> {
     /// Does several changes, wholly or not at all, whatever ends its process or its power. They are
-    /// durable when this returns, after three waits for the medium. Of several changes of one key
-    /// the last counts. A reader beside it may see some of them before others.
+    /// durable when this returns, after three waits for the medium. The last one of several changes
+    /// of one key counts. A reader beside it may see some of them before others.
     ///
     /// # Errors
     /// `TooMany`: there are more than [`BATCH_MAX`]; those of [`Hash::put`] and [`Hash::delete`].
@@ -139,6 +149,7 @@ impl<'h> Hash<'h> {
         let step = |(_, change): (usize, &Change<'a>)| Step {
             key: self.key(change.key()),
             value: change.value(),
+            expires: change.expires(),
             place: None,
         };
         kept.map(step).collect()
@@ -148,8 +159,13 @@ impl<'h> Hash<'h> {
     fn do_steps(&self, steps: &mut [Step<'_>], over_damage: bool) -> Result<Vec<u64>> {
         for step in &mut *steps {
             if let Some(value) = step.value {
-                step.place = Some(self.take(record::taken(step.key.bytes, value)?)?);
+                let bytes = record::taken(step.key.bytes, value)?;
+                let bytes = bytes + record::expiry_bytes(step.expires);
+                step.place = Some(self.take(bytes)?);
             }
+        }
+        if steps.iter().any(|step| step.expires.is_some()) {
+            self.may_expire()?;
         }
         let mut images = steps.len() as u64;
         loop {
@@ -255,6 +271,7 @@ impl<'h> Hash<'h> {
                 value: step.value.map_or(0, <[u8]>::len) as u64,
                 key: step.key.bytes.len() as u64,
                 instance: place.instance,
+                expires: step.expires,
             };
             plan.stored.push((nth, head));
         }

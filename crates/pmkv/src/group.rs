@@ -254,9 +254,9 @@ impl<'h, I: Index> Kv<'h, I> {
         others.find_map(|line| free(line).0.map(|at| (line, at)))
     }
 
-    /// Reads a key's value without a lock, if it is there.
+    /// Reads a key's value without a lock, if it is there, expired or not.
     #[inline]
-    pub(crate) fn read(&self, key: Key<'_>, value: &mut Vec<u8>) -> Result<bool> {
+    pub(crate) fn read(&self, key: Key<'_>, value: &mut Vec<u8>) -> Result<Option<Head>> {
         for _ in 0..LOOKS {
             let Some(located) = I::locate(self, key)? else {
                 break;
@@ -271,7 +271,7 @@ impl<'h, I: Index> Kv<'h, I> {
         }
         let _window = self.ground.mem().window();
         let group = self.lock(key)?;
-        Ok(self.find(&group, key, value)?.is_some())
+        Ok(self.find(&group, key, value)?.map(|found| found.head))
     }
 
     /// One look; `None`: something was changed meanwhile.
@@ -281,7 +281,7 @@ impl<'h, I: Index> Kv<'h, I> {
         located: &Located<I::Way>,
         key: Key<'_>,
         value: &mut Vec<u8>,
-    ) -> Result<Option<bool>> {
+    ) -> Result<Option<Option<Head>>> {
         let mem = self.ground.mem();
         let before = mem.load_cached(self.sequence(located.chunk));
         for line in self.all_lines(key.hash) {
@@ -304,7 +304,7 @@ impl<'h, I: Index> Kv<'h, I> {
                 match seen {
                     Seen::Other => {}
                     _ if !is_same => return Ok(None),
-                    Seen::Same(_) => return Ok(Some(true)),
+                    Seen::Same(head) => return Ok(Some(Some(head))),
                     Seen::None => {
                         let offset = slot.place();
                         return Err(Error::Corrupt { offset });
@@ -315,6 +315,6 @@ impl<'h, I: Index> Kv<'h, I> {
         mem.acquire();
         let after = mem.load_cached(self.sequence(located.chunk));
         let is_believed = before == after && after & 1 == 0 && I::is_still(self, located);
-        Ok(is_believed.then_some(false))
+        Ok(is_believed.then_some(None))
     }
 }

@@ -9,12 +9,14 @@ use pmlib_format::kv::{INDEX_MAGIC, JOURNAL_MAGIC, STATE_DELETE, STATE_LIVE, STA
 
 use crate::engine::{Cut, Index};
 use crate::error::{Error, Result};
+use crate::expiry::Clock;
 use crate::group::{Found, Group, Located};
 use crate::index::ByHash;
 use crate::iter::Entries;
 use crate::key::Key;
 use crate::places::{Place, Pools};
 use crate::record::{self, Head};
+use crate::scrub::Slots;
 use crate::slot::Slot;
 
 /// A thread keeps its buffer for old values up to so many bytes.
@@ -44,6 +46,7 @@ pub struct Kv<'h, I: Index> {
     pub(crate) head: u64,
     pub(crate) cut: I::Cut,
     pub(crate) pools: Pools,
+    pub(crate) clock: Clock,
     /// Knowledge of the index that this process keeps.
     pub(crate) state: I::State,
 }
@@ -115,7 +118,12 @@ impl<'h, I: Index> Kv<'h, I> {
     /// Those of [`Kv::get`].
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.ground.enter()?;
-        self.read(self.key(key), value)
+        let head = self.read(self.key(key), value)?;
+        let is_there = head.is_some_and(|head| !self.is_expired(&head));
+        if !is_there {
+            value.clear();
+        }
+        Ok(is_there)
     }
 
     /// Has a key have this value. It is durable when this returns.
@@ -124,7 +132,7 @@ impl<'h, I: Index> Kv<'h, I> {
     /// `TooLarge`; `Corrupt`: the key has a record, and it is damaged; `Crowded`, `Damaged`;
     /// `Heap`: there is no room, or this thread has a transaction of the heap.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put_when(key, value, |_| true).map(drop)
+        self.put_when(key, value, None, |_| true).map(drop)
     }
 
     /// Like [`Kv::put`], if the key is as expected; whether it was.
@@ -132,30 +140,30 @@ impl<'h, I: Index> Kv<'h, I> {
     /// # Errors
     /// Those of [`Kv::put`].
     pub fn put_if(&self, key: &[u8], expected: Expect<'_>, value: &[u8]) -> Result<bool> {
-        self.put_when(key, value, |old| match expected {
+        self.put_when(key, value, None, |old| match expected {
             Expect::Missing => old.is_none(),
             Expect::Present => old.is_some(),
             Expect::Value(bytes) => old == Some(bytes),
         })
     }
 
-    fn put_when(
+    pub(crate) fn put_when(
         &self,
         key: &[u8],
         value: &[u8],
+        expires: Option<u64>,
         is_right: impl Fn(Option<&[u8]>) -> bool,
     ) -> Result<bool> {
-        with_old_value(|old_value| self.put_over(key, value, old_value, is_right))
+        with_old_value(|old_value| self.put_over((key, value, expires), old_value, is_right))
     }
 
     fn put_over(
         &self,
-        key: &[u8],
-        value: &[u8],
+        (key, value, expires): (&[u8], &[u8], Option<u64>),
         old_value: &mut Vec<u8>,
         is_right: impl Fn(Option<&[u8]>) -> bool,
     ) -> Result<bool> {
-        let bytes = record::taken(key, value)?;
+        let bytes = record::taken(key, value)? + record::expiry_bytes(expires);
         self.ground.enter_to_change()?;
         let mem = self.ground.mem();
         let _window = mem.window();
@@ -164,8 +172,9 @@ impl<'h, I: Index> Kv<'h, I> {
         let place = self.take(bytes)?;
         loop {
             let group = I::lock_from(self, key, first.take());
-            let done = group
-                .and_then(|group| self.try_put(&group, (key, value), place, old_value, &is_right));
+            let done = group.and_then(|group| {
+                self.try_put(&group, (key, value, expires), place, old_value, &is_right)
+            });
             match done {
                 Ok(Tried::Full(full)) => {
                     if let Err(error) = I::split(self, key, &full) {
@@ -214,13 +223,14 @@ impl<'h, I: Index> Kv<'h, I> {
     fn try_put(
         &self,
         group: &Group<'_, I>,
-        (key, value): (Key<'_>, &[u8]),
+        (key, value, expires): (Key<'_>, &[u8], Option<u64>),
         place: Place,
         old_value: &mut Vec<u8>,
         is_right: &impl Fn(Option<&[u8]>) -> bool,
     ) -> Result<Tried<I::Way>> {
         let old = self.find(group, key, old_value)?;
-        if !is_right(old.map(|_| &old_value[..])) {
+        let there = old.filter(|old| !self.is_expired(&old.head));
+        if !is_right(there.map(|_| &old_value[..])) {
             return Ok(Tried::Not);
         }
         let Some((line, at)) = self.free_slot(group, key, old.as_ref()) else {
@@ -233,12 +243,21 @@ impl<'h, I: Index> Kv<'h, I> {
             value: value.len() as u64,
             key: key.bytes.len() as u64,
             instance: place.instance,
+            expires,
         };
-        let staged = record::stage(self.ground.seed(), place.offset, head, key.bytes, value);
+        let first = match expires.is_some() && planted!("bug-ttl-not-durable") {
+            true => Head {
+                expires: Some(u64::MAX),
+                ..head
+            },
+            false => head,
+        };
+        let staged = record::stage(self.ground.seed(), place.offset, first, key.bytes, value);
         let slot = Slot::new(place.offset, place.instance, key.hash.in_slot());
         let moved =
             old.is_some_and(|old| old.line != line) && !planted!("bug-next-version-in-other-line");
         self.publish(group, place, &staged, (at, slot), old.as_ref(), moved)?;
+        self.plant_expiry(place, head, key, value)?;
         let dropped = old.filter(|old| self.free(old.slot));
         Ok(Tried::Done(dropped.map(|old| old.slot.place())))
     }
@@ -323,7 +342,7 @@ impl<'h, I: Index> Kv<'h, I> {
         if is_alone {
             self.drop_alone(old.slot.place())?;
         }
-        Ok(true)
+        Ok(!self.is_expired(&old.head))
     }
 
     /// Takes slots of a locked group away.
@@ -348,17 +367,22 @@ impl<'h, I: Index> Kv<'h, I> {
         self.alive()
     }
 
-    /// Takes all keys away that are there when it begins, a group at a time: a crash, or an error,
-    /// leaves some of them. Answers how many they were.
+    /// Takes all keys away that are there when it begins, expired ones too, a group at a time: a
+    /// crash, or an error, leaves some of them. Answers how many they were.
     ///
     /// # Errors
     /// Those of [`Kv::delete`].
     pub fn clear(&self) -> Result<u64> {
+        self.clear_some(|group| Ok(self.seen_slots(group)))
+    }
+
+    /// Takes slots away, a group at a time; answers how many.
+    pub(crate) fn clear_some(&self, which: impl Fn(&Group<'h, I>) -> Result<Slots>) -> Result<u64> {
         self.ground.enter_to_change()?;
         let (mut count, mut alone) = (0, Vec::new());
         let window = self.ground.mem().window();
         I::each_group(self, |group| {
-            let slots = self.seen_slots(group);
+            let slots = which(group)?;
             if slots.is_empty() {
                 return Ok(());
             }
@@ -380,7 +404,7 @@ impl<'h, I: Index> Kv<'h, I> {
     }
 
     /// The slots of a locked group that readers see.
-    pub(crate) fn seen_slots(&self, group: &Group<'_, I>) -> Vec<(u64, Slot)> {
+    pub(crate) fn seen_slots(&self, group: &Group<'_, I>) -> Slots {
         let mut slots = Vec::new();
         for line in 1..=self.cut.lines() {
             let start = group.located.line(line);
@@ -415,7 +439,8 @@ impl<'h, I: Index> Kv<'h, I> {
         let _window = self.ground.mem().window();
         let mut stats = Stats::default();
         I::each_group(self, |group| {
-            stats.keys += self.seen_slots(group).len() as u64;
+            stats.keys +=
+                self.seen_slots(group).len() as u64 - self.expired_slots(group)?.len() as u64;
             stats.slots += self.cut.lines() * 8;
             Ok(())
         })?;

@@ -22,6 +22,7 @@ mod batch;
 mod directory;
 mod engine;
 mod error;
+mod expiry;
 mod group;
 mod index;
 mod iter;
@@ -41,6 +42,7 @@ mod tree;
 
 pub use batch::{BATCH_MAX, Change};
 pub use error::{Error, Result};
+pub use expiry::{Clock, Expiry};
 pub use iter::Entries;
 pub use kv::{Expect, Hash, Kv, Stats};
 pub use opening::Kind;

@@ -7,6 +7,7 @@ use pmlib_format::kv::{KIND_HASH, KIND_TREE, KvHeadRaw};
 use crate::directory::{Directory, chunk_word};
 use crate::engine::{Cut, Index};
 use crate::error::{Error, Result};
+use crate::expiry::system_clock;
 use crate::kv::Kv;
 use crate::places::Pools;
 
@@ -114,6 +115,7 @@ impl<'h, I: Index> Kv<'h, I> {
             head,
             cut,
             pools: Pools::default(),
+            clock: system_clock,
             state: I::State::default(),
         };
         if ground.mem().load(head) == 0 {

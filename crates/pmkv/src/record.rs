@@ -3,14 +3,13 @@
 use pmem::{Pmem, Stage};
 use pmlib::ground::Ground;
 use pmlib_format::kv::{
-    KEY_BITS, KEY_BYTES_MAX, KV_RECORD_HEAD_BYTES, RECORD_FLAGS, VALUE_BITS, VALUE_BYTES_MAX,
+    KEY_BITS, KEY_BYTES_MAX, KV_RECORD_HEAD_BYTES, RECORD_EXPIRES, RECORD_FLAGS, RECORD_INSTANCE,
+    VALUE_BITS, VALUE_BYTES_MAX,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 use crate::error::{Error, Result};
 
-/// Bytes of a record before its key.
-const HEAD: usize = KV_RECORD_HEAD_BYTES as usize;
 /// Heads with their keys up to so many bytes are read without a buffer.
 const NEAR: usize = 256;
 /// A longer value is hashed piece by piece where only its check is asked for.
@@ -25,11 +24,13 @@ pub(crate) struct Head {
     pub value: u64,
     pub key: u64,
     pub instance: u64,
+    /// Milliseconds since 1970.
+    pub expires: Option<u64>,
 }
 
 impl Head {
     /// The head in these words; `None`: of no record.
-    pub fn of(words: [u64; 3]) -> Option<Head> {
+    pub fn of(words: [u64; 4]) -> Option<Head> {
         let value = words[2] & ((1 << VALUE_BITS) - 1);
         let key = words[2] >> VALUE_BITS & ((1 << KEY_BITS) - 1);
         let flags = words[2] >> (VALUE_BITS + KEY_BITS);
@@ -40,24 +41,42 @@ impl Head {
             epoch: (words[1] >> 32) as u32,
             value,
             key,
-            instance: flags & RECORD_FLAGS,
+            instance: flags & RECORD_INSTANCE,
+            expires: (flags & RECORD_EXPIRES != 0).then_some(words[3]),
         })
     }
 
     /// The instance that the words of a place have, whatever they are.
     pub fn instance_of(words: [u64; 3]) -> u64 {
-        words[2] >> (VALUE_BITS + KEY_BITS) & RECORD_FLAGS
+        words[2] >> (VALUE_BITS + KEY_BITS) & RECORD_INSTANCE
     }
 
     /// The words behind the check.
     fn words(self) -> [u64; 2] {
-        let flags = self.instance << (VALUE_BITS + KEY_BITS);
+        let expires = match self.expires {
+            Some(_) => RECORD_EXPIRES,
+            None => 0,
+        };
+        let flags = (self.instance | expires) << (VALUE_BITS + KEY_BITS);
         let versions = u64::from(self.version) | u64::from(self.epoch) << 32;
         [versions, self.value | self.key << VALUE_BITS | flags]
     }
 
+    /// Bytes before the key.
+    pub fn before_key(self) -> u64 {
+        KV_RECORD_HEAD_BYTES + expiry_bytes(self.expires)
+    }
+
     pub fn bytes(self) -> u64 {
-        KV_RECORD_HEAD_BYTES + self.key + self.value
+        self.before_key() + self.key + self.value
+    }
+}
+
+/// Bytes that a record has for when it expires.
+pub(crate) fn expiry_bytes(expires: Option<u64>) -> u64 {
+    match expires {
+        Some(_) => 8,
+        None => 0,
     }
 }
 
@@ -79,10 +98,13 @@ pub(crate) fn stage(seed: u64, place: u64, head: Head, key: &[u8], value: &[u8])
     for word in head.words() {
         stage.push_word(word);
     }
+    if let Some(at) = head.expires {
+        stage.push_word(at);
+    }
     stage.push(key);
     stage.push(value);
     let bytes = stage.staged_mut();
-    let (before, rest) = bytes.split_at_mut(HEAD + key.len());
+    let (before, rest) = bytes.split_at_mut(head.before_key() as usize + key.len());
     let check = check_of(seed, place, &before[8..], rest);
     before[..8].copy_from_slice(&check.to_le_bytes());
     stage
@@ -100,7 +122,7 @@ pub(crate) enum Seen {
 }
 
 /// The words of a place's head, if the heap has it.
-pub(crate) fn words_at(ground: Ground<'_>, place: u64) -> Option<[u64; 3]> {
+pub(crate) fn words_at(ground: Ground<'_>, place: u64) -> Option<[u64; 4]> {
     // The whole line: a record begins at one.
     let is_there = place != 0 && ground.has(place, 64);
     is_there.then(|| ground.mem().read(place))
@@ -112,9 +134,9 @@ pub(crate) fn head_at(ground: Ground<'_>, place: u64) -> Option<Head> {
     ground.has(place, head.bytes()).then_some(head)
 }
 
-/// Reads the head behind its check and the key.
+/// Reads the head behind its check, and the key.
 fn with_head<T>(mem: &Pmem, place: u64, head: Head, body: impl FnOnce(&[u8]) -> T) -> Result<T> {
-    let len = HEAD - 8 + head.key as usize;
+    let len = (head.before_key() - 8 + head.key) as usize;
     if len <= NEAR {
         let mut near = [0; NEAR];
         let near = &mut near[..len];
@@ -145,7 +167,7 @@ pub(crate) fn read(
     let (mem, seed) = (ground.mem(), ground.seed());
     let (is_same, value_seed) = with_head(mem, place, head, |bytes| {
         (
-            bytes[HEAD - 8..] == *key && bytes[..HEAD - 8] == *head_bytes(head).as_slice(),
+            bytes[head.before_key() as usize - 8..] == *key && is_head(bytes, head),
             head_seed(seed, place, bytes),
         )
     })?;
@@ -155,24 +177,27 @@ pub(crate) fn read(
     }
     to.clear();
     to.resize(head.value as usize, 0);
-    mem.copy_out(place + KV_RECORD_HEAD_BYTES + head.key, to)?;
+    mem.copy_out(place + head.before_key() + head.key, to)?;
     let fits = xxh3_64_with_seed(to, value_seed) == head.check;
     Ok(if fits { Seen::Same(head) } else { Seen::None })
 }
 
-fn head_bytes(head: Head) -> [u8; 16] {
+/// Whether these bytes behind a check are the ones that a head was read from.
+#[inline]
+fn is_head(bytes: &[u8], head: Head) -> bool {
     let [first, second] = head.words();
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&first.to_le_bytes());
-    bytes[8..].copy_from_slice(&second.to_le_bytes());
-    bytes
+    bytes[..8] == first.to_le_bytes()
+        && bytes[8..16] == second.to_le_bytes()
+        && head
+            .expires
+            .is_none_or(|at| bytes[16..24] == at.to_le_bytes())
 }
 
 /// Whether the record with this head is as it was stored.
 pub(crate) fn is_whole(ground: Ground<'_>, place: u64, head: Head) -> Result<bool> {
     let (mem, seed) = (ground.mem(), ground.seed());
     let value_seed = with_head(mem, place, head, |bytes| head_seed(seed, place, bytes))?;
-    let (mut at, mut left) = (place + KV_RECORD_HEAD_BYTES + head.key, head.value as usize);
+    let (mut at, mut left) = (place + head.before_key() + head.key, head.value as usize);
     if left <= PIECE {
         let mut value = vec![0; left];
         mem.copy_out(at, &mut value)?;
@@ -205,7 +230,7 @@ pub(crate) fn store_again(ground: Ground<'_>, place: u64, head: Head) -> Result<
 /// The key of the record with this head.
 pub(crate) fn key_of(ground: Ground<'_>, place: u64, head: Head) -> Result<Vec<u8>> {
     with_head(ground.mem(), place, head, |bytes| {
-        bytes[HEAD - 8..].to_vec()
+        bytes[head.before_key() as usize - 8..].to_vec()
     })
 }
 
@@ -230,33 +255,36 @@ mod tests {
         let heap = Heap::private(1 << 20, &Options::default()).unwrap();
         let (ground, place) = (heap.ground(), 15 << 16);
         let mem = ground.mem();
-        let head = Head {
-            check: 0,
-            version: 7,
-            epoch: 1,
-            value: 5,
-            key: 3,
-            instance: 9,
-        };
-        let staged = stage(ground.seed(), place, head, b"key", b"value");
-        let find = |at: u64| {
-            let mut value = Vec::new();
-            let seen = read(ground, at, 9, b"key", &mut value).unwrap();
-            matches!(seen, Seen::Same(_)) && value == b"value"
-        };
-        let put = |at: u64, bytes: &[u8]| {
-            let _window = mem.window();
-            mem.write_nt(at, bytes).unwrap();
-        };
-        put(place, staged.whole_lines());
-        assert!(find(place));
-        put(place + 64, staged.whole_lines());
-        assert!(!find(place + 64));
-        for bit in 0..staged.len() * 8 {
-            let mut bytes = staged.whole_lines().to_vec();
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            put(place, &bytes);
-            assert!(!find(place), "{bit}");
+        for expires in [None, Some(77)] {
+            let head = Head {
+                check: 0,
+                version: 7,
+                epoch: 1,
+                value: 5,
+                key: 3,
+                instance: 9,
+                expires,
+            };
+            let staged = stage(ground.seed(), place, head, b"key", b"value");
+            let find = |at: u64| {
+                let mut value = Vec::new();
+                let seen = read(ground, at, 9, b"key", &mut value).unwrap();
+                matches!(seen, Seen::Same(_)) && value == b"value"
+            };
+            let put = |at: u64, bytes: &[u8]| {
+                let _window = mem.window();
+                mem.write_nt(at, bytes).unwrap();
+            };
+            put(place, staged.whole_lines());
+            assert!(find(place));
+            put(place + 64, staged.whole_lines());
+            assert!(!find(place + 64));
+            for bit in 0..staged.len() * 8 {
+                let mut bytes = staged.whole_lines().to_vec();
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                put(place, &bytes);
+                assert!(!find(place), "{bit}");
+            }
         }
     }
 }

@@ -11,8 +11,9 @@
 //! | 1 | version (32 bits), epoch (32): the number of the run that wrote it |
 //! | 2 | bytes of the value (33 bits), of the key (17), flags (14) |
 //!
-//! then words that flags announce (none are known yet), the key, the value. The lowest four bits of
-//! the flags are the place's instance: how often it was used, modulo 16. A record never changes.
+//! then words that flags announce, the key, the value. The lowest four bits of the flags are the
+//! place's instance: how often it was used, modulo 16. The next one announces a word: when the
+//! record expires, in milliseconds since 1970. A record never changes.
 //!
 //! A **slot** of the index is a word: offset / 64 (38 bits), state (2), instance (4), hash (20). A
 //! bucket is a line of eight. The 20 bits are the upper ones of the key's XXH3-64, keyed by the
@@ -47,7 +48,9 @@ pub struct KvHeadRaw {
     /// lines of a group (8), stash lines (8), log2 of the most places of a record chunk (8).
     pub shape: u64,
     /// Zero.
-    pub unused: [u64; 5],
+    pub unused: [u64; 4],
+    /// 1: there may be records that expire.
+    pub expiring: u64,
     /// The journal: its first chunk (48 bits), a check (16); 0: none yet.
     pub journal: u64,
 }
@@ -107,8 +110,14 @@ pub const VALUE_BYTES_MAX: u64 = 4 << 30;
 pub const VALUE_BITS: u32 = 33;
 /// Bits of a key's length.
 pub const KEY_BITS: u32 = 17;
-/// Flags that this build knows: the instance.
-pub const RECORD_FLAGS: u64 = 0xf;
+/// Flags that this build knows.
+pub const RECORD_FLAGS: u64 = RECORD_INSTANCE | RECORD_EXPIRES;
+/// Those that are the instance.
+pub const RECORD_INSTANCE: u64 = 0xf;
+/// The flag of a record that expires.
+pub const RECORD_EXPIRES: u64 = 0x10;
+/// Where an engine's head says whether records may expire.
+pub const EXPIRING_OFFSET: u64 = 48;
 
 /// Bytes of a record chunk before its places' bytes.
 pub const RECORDS_HEAD_BYTES: u64 = 64;

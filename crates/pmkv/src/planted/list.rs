@@ -33,6 +33,8 @@ pmem::bugs! {
         "a dead process's record is flushed, and not stored again";
     "bug-split-drops-a-slot",
         "a slot is in neither half of a chunk that was split";
+    "bug-ttl-not-durable",
+        "the moment at which a record expires is stored after its fence";
     "bug-batch-slots-before-fence",
         "a batch stores its slots before its records and its journal are durable";
     "bug-batch-over-before-slots",

@@ -186,6 +186,7 @@ impl<'h> Tree<'h> {
             value: 0,
             key: plan.fence.len() as u64,
             instance: place.instance,
+            expires: None,
         };
         let staged = record::stage(self.ground.seed(), place.offset, head, &plan.fence, &[]);
         mem.write_nt(place.offset, staged.whole_lines())?;

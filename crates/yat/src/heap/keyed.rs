@@ -11,7 +11,7 @@ use crate::program::{Moment, Program, accepts_equal};
 use crate::trace::{Place, on_cpu};
 use pmem::Pmem;
 use pmem::record::{Observer, StoreKind, Verdict};
-use pmkv::{Change, Expect};
+use pmkv::{Change, Expect, Expiry};
 use pmlib::{Error, Heap, Options};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -29,8 +29,12 @@ pub enum Call {
     Put(u64, usize),
     /// The same, if it is missing.
     PutNew(u64, usize),
+    /// The same, with a moment at which it expires, in milliseconds since 1970.
+    PutUntil(u64, usize, u64),
     /// A key is taken away.
     Delete(u64),
+    /// Keys are taken away that have expired: each by itself.
+    Purge,
     /// All keys are taken away that are there: each by itself.
     DeleteAll,
     /// A batch: keys get values of so many bytes, and others are taken away.
@@ -68,8 +72,8 @@ pub struct Keyed {
     pub is_shared: bool,
 }
 
-/// Each key's value: the byte that it is made of, and its length.
-pub type Seen = Vec<Option<(u8, usize)>>;
+/// Each key's value: the byte that it is made of, its length, and when it expires.
+pub type Seen = Vec<Option<(u8, usize, Expiry)>>;
 
 fn of_heap(error: pmkv::Error) -> Error {
     match error {
@@ -89,6 +93,8 @@ fn call(kv: &Engine<'_>, call: Call, nth: u64) -> Result<(), pmkv::Error> {
         Call::PutNew(number, len) => kv
             .put_if(&key(number), Expect::Missing, &vec![nth as u8; len])
             .map(drop),
+        Call::PutUntil(number, len, at) => kv.put_until(&key(number), &vec![nth as u8; len], at),
+        Call::Purge => kv.purge_expired().map(drop),
         Call::Delete(number) => kv.delete(&key(number)).map(drop),
         Call::DeleteAll => kv.clear().map(drop),
         Call::Batch(put, deleted) => {
@@ -105,11 +111,14 @@ fn call(kv: &Engine<'_>, call: Call, nth: u64) -> Result<(), pmkv::Error> {
 
 fn look(kv: &Engine<'_>) -> Result<Seen, pmkv::Error> {
     let get = |number| {
-        let value = kv.get(&key(number))?;
-        Ok(value.map(|value| match value.first() {
-            Some(&first) if value.iter().all(|&byte| byte == first) => (first, value.len()),
-            Some(_) => (0, usize::MAX),
-            None => (0, 0),
+        let Some(value) = kv.get(&key(number))? else {
+            return Ok(None);
+        };
+        let expiry = kv.expiry(&key(number))?.unwrap_or(Expiry::Never);
+        Ok(Some(match value.first() {
+            Some(&first) if value.iter().all(|&byte| byte == first) => (first, value.len(), expiry),
+            Some(_) => (0, usize::MAX, expiry),
+            None => (0, 0, expiry),
         }))
     };
     (0..KEYS).map(get).collect()
@@ -287,7 +296,7 @@ impl Program for Keyed {
                 let len = 140 + usize::from(round);
                 let value = vec![200 + round; len];
                 kv.put(&key(number), &value).map_err(text)?;
-                expected[number as usize] = Some((200 + round, len));
+                expected[number as usize] = Some((200 + round, len, Expiry::Never));
             }
             kv.delete(&key(1)).map_err(text)?;
             expected[1] = None;

@@ -1,6 +1,6 @@
 //! An engine of either kind, as workloads on keys use it.
 
-use pmkv::{Change, Error, Expect, Hash, Kind, Shape, Tree, TreeShape};
+use pmkv::{Change, Error, Expect, Expiry, Hash, Kind, Shape, Tree, TreeShape};
 use pmlib::Heap;
 use std::fmt;
 
@@ -70,6 +70,21 @@ impl<'h> Engine<'h> {
     /// The same, if the key is as expected; whether it was.
     pub fn put_if(&self, key: &[u8], expected: Expect<'_>, value: &[u8]) -> Result<bool, Error> {
         either!(self, kv => kv.put_if(key, expected, value))
+    }
+
+    /// Has a key have a value up to a moment.
+    pub fn put_until(&self, key: &[u8], value: &[u8], expires: u64) -> Result<(), Error> {
+        either!(self, kv => kv.put_until(key, value, expires))
+    }
+
+    /// When a key expires; `None`: it is not there.
+    pub fn expiry(&self, key: &[u8]) -> Result<Option<Expiry>, Error> {
+        either!(self, kv => kv.expiry(key))
+    }
+
+    /// Takes keys away that have expired; how many.
+    pub fn purge_expired(&self) -> Result<u64, Error> {
+        either!(self, kv => kv.purge_expired())
     }
 
     /// Takes a key away; whether it was there.

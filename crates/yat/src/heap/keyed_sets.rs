@@ -2,7 +2,7 @@
 
 use super::keyed::{Call, Keyed, Step};
 use super::keyed_engine::Cut;
-use Call::{Batch, Delete, DeleteAll, Put, PutNew};
+use Call::{Batch, Delete, DeleteAll, Purge, Put, PutNew, PutUntil};
 use pmkv::Shape;
 
 /// Bytes of most values: records of a few lines, which tear at few places.
@@ -112,6 +112,22 @@ fn long() -> Vec<Keyed> {
     all
 }
 
+/// Keys that expire in a far future, and some that have expired long ago.
+fn expiring() -> Vec<Keyed> {
+    const LATE: u64 = 1 << 50;
+    let before = [PutUntil(0, 20, LATE), PutUntil(1, 20, 1), Put(2, 20)];
+    vec![
+        workload(TWO, &used(2), &[PutUntil(2, 20, LATE)]),
+        workload(
+            TWO,
+            &before,
+            &[PutUntil(0, 20, LATE + 1), PutUntil(1, 20, LATE)],
+        ),
+        workload(TWO, &before, &[Purge, Put(1, 20)]),
+        workload(TWO, &before, &[Delete(1), PutNew(1, 20), Put(0, 20)]),
+    ]
+}
+
 /// Batches: the first one of an engine, later ones, over old versions, with deletes, with splits,
 /// and calls behind them that a batch redone too late would undo.
 fn batches() -> Vec<Keyed> {
@@ -192,6 +208,7 @@ pub fn keyed() -> Vec<Keyed> {
     let mut all = short();
     all.extend(long());
     all.extend(batches());
+    all.extend(expiring());
     all.extend(shared());
     all
 }

@@ -1,19 +1,22 @@
 //! `pmkv compact` and `pmkv grow`: room given back to the medium, and taken from it.
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use pm_cli::Size;
+use pm_cli::{Failure, Size};
+use pmkv::{Hash, Kind};
 use pmkv_cli::{Compact, Grow};
 use pmlib::{Error, Heap, Options};
 use serde::Serialize;
 
 use crate::Outcome;
-use crate::failure::of_heap;
+use crate::failure::{of_engine, of_heap};
 
 /// The JSON is an interface: fields may be added, not renamed.
 #[derive(Serialize)]
 struct Report {
     heap: String,
+    engine_bytes: u64,
     freed_bytes: u64,
     cut_bytes: u64,
     hole_bytes: u64,
@@ -22,9 +25,11 @@ struct Report {
 
 pub fn run(arguments: &Compact) -> Outcome {
     let path = &arguments.heap;
+    let engine_bytes = engines(path)?;
     let done = Heap::compact(path).map_err(|error| of_heap(path, &error))?;
     let report = Report {
         heap: path.display().to_string(),
+        engine_bytes,
         freed_bytes: done.freed_bytes,
         cut_bytes: done.cut_bytes,
         hole_bytes: done.hole_bytes,
@@ -41,13 +46,32 @@ pub fn run(arguments: &Compact) -> Outcome {
                 Size(report.hole_bytes)
             ),
         };
+        let records = match report.engine_bytes {
+            0 => String::new(),
+            bytes => format!("{} in chunks without records freed; ", Size(bytes)),
+        };
         let freed = Size(report.freed_bytes);
         format!(
-            "{}: {freed} in chunks without objects freed; {rest}",
+            "{}: {records}{freed} in chunks without objects freed; {rest}",
             report.heap
         )
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Has the heap's engines give back what they do not need; answers how many bytes.
+fn engines(path: &Path) -> Result<u64, Failure> {
+    let failed = |error: pmkv::Error| of_engine(path, &error);
+    let heap = Heap::open(path, &Options::default()).map_err(|error| of_heap(path, &error))?;
+    let mut freed = 0;
+    for name in Hash::names(&heap).map_err(failed)? {
+        if Kind::of_engine(&heap, &name).map_err(failed)? == Some(Kind::Hash) {
+            let hash = Hash::open(&heap, &name).map_err(failed)?;
+            freed += hash.compact().map_err(failed)?;
+        }
+    }
+    heap.close().map_err(|error| of_heap(path, &error))?;
+    Ok(freed)
 }
 
 /// The JSON is an interface: fields may be added, not renamed.

@@ -112,8 +112,8 @@ something to repair.
 Nothing that can be read is dropped; still, copy a valuable heap first. docs/HEAP-CHECK.md tells
 what is done about each finding.")]
     Repair(Repair),
-    /// Give room back that a heap does not need: chunks without objects become free, and the file
-    /// becomes shorter by the free chunks at its end
+    /// Give room back that a heap does not need: chunks without objects or records become free, and
+    /// the file becomes shorter by the free chunks at its end
     #[command(after_help = "\
 A heap that others have keeps its length. Free runs of 2 MiB in the middle become holes of the file,
 which get space again when they are needed.")]

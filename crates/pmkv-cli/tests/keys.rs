@@ -236,6 +236,25 @@ fn a_closed_pipe_is_the_end() {
     }
 }
 
+/// Goal: the room of keys that were taken away goes back to the medium.
+#[test]
+fn a_heap_is_compacted() {
+    let place = place();
+    let large = "v".repeat(60_000);
+    for nth in 0..60 {
+        place.done("put", &[&nth.to_string(), &large]);
+    }
+    for nth in 1..60 {
+        place.done("del", &[&nth.to_string()]);
+    }
+    let report = place.done("compact", &["--json"]);
+    let report: Value = serde_json::from_slice(&report).expect("JSON");
+    let bytes = |name: &str| report[name].as_u64().expect("a number");
+    assert_eq!(bytes("engine_bytes"), 59 * (64 << 10));
+    assert!(bytes("hole_bytes") + bytes("cut_bytes") > 0, "{report}");
+    assert_eq!(place.done("get", &["0"]), large.as_bytes());
+}
+
 /// Goal: a key that expires is there before, and missing after.
 #[test]
 fn a_key_expires() {

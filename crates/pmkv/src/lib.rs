@@ -19,6 +19,7 @@ extern crate pmem;
 pub mod planted;
 
 mod batch;
+mod compact;
 mod directory;
 mod engine;
 mod error;

@@ -9,6 +9,10 @@
 //!   a place that a slot has named, when that slot is cleared: the two can't miss each other.
 //! - A record that shares no chunk has a run of its own, whose one place's byte says whether it is
 //!   to be freed.
+//! - Places are taken and found out with their chunk locked, once it is seen that the chunk is the
+//!   engine's: another process may have given it back (`crates/pmkv/src/compact.rs`). A lock on
+//!   the head goes before the chunk's, and the chunk's before those of index chunks. Runs are
+//!   freed with the head locked.
 //! - A process that is killed between taking a place and naming it in a slot leaves the place taken
 //!   for this run.
 
@@ -40,6 +44,8 @@ const READY: u64 = 1;
 const KNOWN: u64 = 1;
 /// Its second word: no place was free at the last look, and none was freed since.
 const FULL: u64 = 2;
+/// Chunks that are given back by one transaction.
+const FREED_AT_ONCE: usize = 256;
 /// Shares of the pools, so that threads have chunks of their own.
 const SHARES: usize = 8;
 /// The greatest record that shares a chunk, or has one alone.
@@ -194,9 +200,22 @@ impl<I: Index> Kv<'_, I> {
 
     /// A place that was taken and is not used is free; answers as [`Kv::free`] does.
     pub(crate) fn give_back(&self, place: Place) -> bool {
-        match self.place_at(place.offset) {
-            Some((cut, nth)) => self.free_place(&cut, nth, place.instance),
-            None => false,
+        let Some((cut, nth)) = self.place_at(place.offset) else {
+            return false;
+        };
+        // Nothing is locked: once the place is free its chunk may be anybody's.
+        self.note_room(&cut);
+        let (taken, free) = (TAKEN | place.instance, FREE | place.instance);
+        self.change(&cut, nth, taken, free);
+        cut.is_alone()
+    }
+
+    /// Notes that a record chunk may have a free place.
+    fn note_room(&self, cut: &Places) {
+        let (mem, note) = (self.ground.mem(), self.ground.note(cut.chunk, 1));
+        let word = mem.load_cached(note);
+        if word & FULL != 0 && !cut.is_alone() {
+            mem.store(note, word & !FULL);
         }
     }
 
@@ -207,11 +226,8 @@ impl<I: Index> Kv<'_, I> {
             return cut.is_alone();
         }
         self.change(cut, place, TAKEN | instance, FREE | instance);
-        let note = self.ground.note(chunk, 1);
-        let word = mem.load_cached(note);
-        if word & FULL != 0 {
-            mem.store(note, word & !FULL);
-        }
+        // The chunk is not given back meanwhile: the slot's chunk is locked.
+        self.note_room(cut);
         cut.is_alone()
     }
 
@@ -226,7 +242,7 @@ impl<I: Index> Kv<'_, I> {
         let mut has_looked = false;
         loop {
             if pool.chunk != 0
-                && let Some(place) = self.take_in(pool)
+                && let Some(place) = self.take_in(pool, RECORD_CLASS_BYTES[class])
             {
                 return Ok(place);
             }
@@ -255,9 +271,16 @@ impl<I: Index> Kv<'_, I> {
         }
     }
 
-    /// Takes a place of a pool's chunk.
-    fn take_in(&self, pool: &mut Pool) -> Option<Place> {
+    /// Takes a place of a pool's chunk, which is of so many bytes.
+    fn take_in(&self, pool: &mut Pool, bytes: u64) -> Option<Place> {
+        let _locked = self.ground.lock(pool.chunk);
+        if self.ground.owned(pool.chunk, self.head) == 0 {
+            return None;
+        }
         let (mem, cut) = (self.ground.mem(), self.cut(pool.chunk)?);
+        if cut.bytes != bytes {
+            return None;
+        }
         let words = cut.places.div_ceil(8);
         for round in 0..2 {
             if round == 1 {
@@ -366,16 +389,107 @@ impl<I: Index> Kv<'_, I> {
             return Ok(());
         }
         self.find_out(cut.chunk)?;
-        let byte = self.byte(&cut, 0);
-        let instance = byte & 0xf;
-        if byte & FREE == 0 || !self.change(&cut, 0, FREE | instance, TAKEN | instance) {
-            return Ok(());
+        if self.byte(&cut, 0) & FREE != 0 {
+            self.free_chunks(&[cut.chunk], false)?;
         }
-        let freed = self.heap.tx(|tx| tx.free(cut.chunk * CHUNK_BYTES));
-        if freed.is_err() {
-            self.change(&cut, 0, TAKEN | instance, FREE | instance);
+        Ok(())
+    }
+
+    /// Gives chunks of records back to the heap whose places are all free; answers how many bytes.
+    /// Nothing is locked. Of shared chunks `write_back`: no slot on the medium names a place of
+    /// theirs any more, so that their next owner's bytes are never taken for a record.
+    pub(crate) fn free_chunks(&self, chunks: &[u64], write_back: bool) -> Result<u64> {
+        let mut closed = Vec::new();
+        let mut bytes = 0;
+        let done = self.heap.tx(|tx| {
+            tx.lock(self.head)?;
+            let _window = self.ground.mem().window();
+            for &chunk in chunks {
+                let run = self.ground.owned(chunk, self.head);
+                if run > 0
+                    && let Some(cut) = self.cut(chunk)
+                    && self.close(&cut)
+                {
+                    closed.push(cut);
+                    bytes += run * CHUNK_BYTES;
+                }
+            }
+            if write_back && !closed.is_empty() {
+                self.write_index_back()?;
+            }
+            for cut in &closed {
+                tx.free(cut.chunk * CHUNK_BYTES)?;
+            }
+            Ok(())
+        });
+        if done.is_err() {
+            for cut in &closed {
+                self.reopen(cut, cut.places);
+            }
         }
-        Ok(freed?)
+        done.map(|()| bytes)
+    }
+
+    /// Takes all places of a chunk, if all are free; whether it has.
+    fn close(&self, cut: &Places) -> bool {
+        let first_used = (0..cut.places).find(|&place| {
+            let byte = self.byte(cut, place);
+            let last = byte & 0xf;
+            if planted!("bug-chunk-with-records-given-back") {
+                return false;
+            }
+            byte & FREE == 0 || !self.change(cut, place, FREE | last, TAKEN | last)
+        });
+        if let Some(first_used) = first_used {
+            self.reopen(cut, first_used);
+        }
+        first_used.is_none()
+    }
+
+    /// Undoes [`Self::close`] for the first places of a chunk.
+    fn reopen(&self, cut: &Places, places: u64) {
+        for place in 0..places {
+            let last = self.byte(cut, place) & 0xf;
+            self.change(cut, place, TAKEN | last, FREE | last);
+        }
+        self.note_room(cut);
+    }
+
+    /// Has all slots be durable as they are. After this, all locks under which places were freed
+    /// before are open.
+    fn write_index_back(&self) -> Result<()> {
+        let mem = self.ground.mem();
+        I::each_group(self, |group| {
+            mem.flush(group.located.line(1), self.cut.lines() * 64);
+            Ok(())
+        })?;
+        mem.fence();
+        Ok(())
+    }
+
+    /// Gives all chunks back to the heap that have no record; answers how many bytes.
+    pub(crate) fn free_empty_chunks(&self) -> Result<u64> {
+        let mut empty = Vec::new();
+        for (chunk, _) in self.ground.runs_of(self.head) {
+            let Some(cut) = self.cut(chunk) else {
+                continue;
+            };
+            if cut.is_alone() {
+                self.drop_alone(cut.offset(0))?;
+                continue;
+            }
+            self.find_out(chunk)?;
+            if (0..cut.places).all(|place| self.byte(&cut, place) & FREE != 0)
+                || planted!("bug-chunk-with-records-given-back")
+            {
+                empty.push(chunk);
+            }
+        }
+        let mut bytes = 0;
+        for part in empty.chunks(FREED_AT_ONCE) {
+            bytes += self.free_chunks(part, true)?;
+        }
+        Ok(bytes)
     }
 
     /// Looks for record chunks of a class with room; answers how many of the class there are, and
@@ -406,18 +520,20 @@ impl<I: Index> Kv<'_, I> {
             return Ok(());
         };
         let note = self.ground.note(chunk, 0);
-        if mem.load_cached(note) != READY {
-            let _locked = self.ground.lock(chunk);
-            if mem.load_cached(note) != READY {
-                let table = Self::table(&cut, |_| 0);
-                mem.write_nt(chunk * CHUNK_BYTES + RECORDS_HEAD_BYTES, &table)?;
-                mem.fence();
-                mem.store(note, READY);
-            }
-        }
         let known = self.ground.note(chunk, 1);
-        if mem.load_cached(known) & KNOWN != 0 {
+        if mem.load_cached(note) == READY && mem.load_cached(known) & KNOWN != 0 {
             return Ok(());
+        }
+        let locked = self.ground.lock(chunk);
+        let is_still = || self.ground.owned(chunk, self.head) > 0 && self.cut(chunk) == Some(cut);
+        if !is_still() {
+            return Ok(());
+        }
+        if mem.load_cached(note) != READY {
+            let table = Self::table(&cut, |_| 0);
+            mem.write_nt(chunk * CHUNK_BYTES + RECORDS_HEAD_BYTES, &table)?;
+            mem.fence();
+            mem.store(note, READY);
         }
         let mut rest = false;
         for place in 0..cut.places {
@@ -425,11 +541,13 @@ impl<I: Index> Kv<'_, I> {
                 rest |= !self.find_out_place(&cut, place)?;
             }
         }
-        if rest {
-            self.find_out_by_slots(&cut)?;
+        if !rest {
+            mem.store(known, KNOWN);
+            return Ok(());
         }
-        mem.store(known, KNOWN);
-        Ok(())
+        // The head is locked before chunks.
+        drop(locked);
+        self.find_out_by_slots(&cut)
     }
 
     /// Finds out about one place by its record; `false`: there is none that is whole.
@@ -467,8 +585,12 @@ impl<I: Index> Kv<'_, I> {
     /// Finds out about the rest of a chunk's places by all slots: none of them has a whole record.
     fn find_out_by_slots(&self, cut: &Places) -> Result<()> {
         self.heap.tx(|tx| {
-            // Slots stay in their chunks meanwhile.
+            // Slots stay in their chunks meanwhile, and chunks are not given back.
             tx.lock(self.head)?;
+            let (chunk, is_cut) = (cut.chunk, self.cut(cut.chunk) == Some(*cut));
+            if self.ground.owned(chunk, self.head) == 0 || !is_cut {
+                return Ok(());
+            }
             I::each_group(self, |group| {
                 for slot in self.named(group) {
                     if slot.place() / CHUNK_BYTES == cut.chunk
@@ -483,6 +605,8 @@ impl<I: Index> Kv<'_, I> {
                 let last = Head::instance_of(self.ground.mem().read(cut.offset(place)));
                 self.change(cut, place, 0, FREE | last);
             }
+            let known = self.ground.note(chunk, 1);
+            self.ground.mem().store(known, KNOWN);
             Ok(())
         })
     }

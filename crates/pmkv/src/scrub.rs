@@ -1,8 +1,10 @@
 //! Damaged records: found, told, and dropped.
 //!
-//! A record is damaged if its check does not fit, or if its key has another hash than its slot. The
-//! key of such a record can't be trusted. It is taken for the damaged record of a key whose slot it
+//! A record is damaged if its check does not fit, if its key has another hash than its slot, or if
+//! its chunk is not the engine's. The key of such a record can't be trusted. It is taken for the damaged record of a key whose slot it
 //! could be, unless another key stands there whole that fits the slot as well.
+
+use pmlib_format::CHUNK_BYTES;
 
 use crate::engine::Index;
 use crate::error::Result;
@@ -155,7 +157,8 @@ impl<I: Index> Kv<'_, I> {
             key: None,
             is_dropped: false,
         };
-        let Some(head) = record::head_at(self.ground, offset) else {
+        let is_in_engine = self.ground.owned(offset / CHUNK_BYTES, self.head) > 0;
+        let Some(head) = record::head_at(self.ground, offset).filter(|_| is_in_engine) else {
             return Ok(Err(damage));
         };
         let key = record::key_of(self.ground, offset, head)?;

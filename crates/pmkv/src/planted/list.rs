@@ -33,6 +33,8 @@ pmem::bugs! {
         "a dead process's record is flushed, and not stored again";
     "bug-split-drops-a-slot",
         "a slot is in neither half of a chunk that was split";
+    "bug-chunk-with-records-given-back",
+        "a chunk is given back to the heap though a record is in it";
     "bug-ttl-not-durable",
         "the moment at which a record expires is stored after its fence";
     "bug-batch-slots-before-fence",

@@ -37,6 +37,8 @@ pub enum Call {
     Purge,
     /// All keys are taken away that are there: each by itself.
     DeleteAll,
+    /// Room that is not needed is given back to the heap.
+    Compact,
     /// A batch: keys get values of so many bytes, and others are taken away.
     Batch(&'static [(u64, usize)], &'static [u64]),
 }
@@ -97,6 +99,7 @@ fn call(kv: &Engine<'_>, call: Call, nth: u64) -> Result<(), pmkv::Error> {
         Call::Purge => kv.purge_expired().map(drop),
         Call::Delete(number) => kv.delete(&key(number)).map(drop),
         Call::DeleteAll => kv.clear().map(drop),
+        Call::Compact => kv.compact().map(drop),
         Call::Batch(put, deleted) => {
             let keys: Vec<[u8; 8]> = put.iter().map(|&(number, _)| key(number)).collect();
             let values: Vec<Vec<u8>> = put.iter().map(|&(_, len)| vec![nth as u8; len]).collect();
@@ -129,6 +132,7 @@ fn check(kv: &Engine<'_>) -> Result<(), String> {
     // A call of the dead comes to its end when its group is locked.
     let counted = kv.count().map_err(text)? as usize;
     let walked = kv.all().map_err(text)?;
+    kv.scrub()?;
     let seen = look(kv).map_err(text)?;
     let there = seen.iter().flatten().count();
     let keys: BTreeSet<&[u8]> = walked.iter().map(|(key, _)| &key[..]).collect();

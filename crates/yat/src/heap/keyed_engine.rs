@@ -1,6 +1,6 @@
 //! An engine of either kind, as workloads on keys use it.
 
-use pmkv::{Change, Error, Expect, Expiry, Hash, Kind, Shape, Tree, TreeShape};
+use pmkv::{Change, Error, Expect, Expiry, Hash, Kind, OnDamage, Shape, Tree, TreeShape};
 use pmlib::Heap;
 use std::fmt;
 
@@ -98,6 +98,28 @@ impl<'h> Engine<'h> {
             Engine::Hash(kv) => kv.batch(changes),
             Engine::Tree(_) => panic!("a tree has no batches"),
         }
+    }
+
+    /// Gives empty chunks of records back.
+    pub fn compact(&self) -> Result<u64, Error> {
+        match self {
+            Engine::Hash(kv) => kv.compact(),
+            Engine::Tree(_) => panic!("a tree gives no chunks back"),
+        }
+    }
+
+    /// Verifies all records, of an engine that can: none is damaged.
+    pub fn scrub(&self) -> Result<(), String> {
+        let Engine::Hash(kv) = self else {
+            return Ok(());
+        };
+        for step in kv.scrub(OnDamage::Keep) {
+            let step = step.map_err(|error| error.to_string())?;
+            if !step.damaged.is_empty() {
+                return Err(format!("damaged records: {:?}", step.damaged));
+            }
+        }
+        Ok(())
     }
 
     /// Takes all keys away; how many.

@@ -2,7 +2,7 @@
 
 use super::keyed::{Call, Keyed, Step};
 use super::keyed_engine::Cut;
-use Call::{Batch, Delete, DeleteAll, Purge, Put, PutNew, PutUntil};
+use Call::{Batch, Compact, Delete, DeleteAll, Purge, Put, PutNew, PutUntil};
 use pmkv::Shape;
 
 /// Bytes of most values: records of a few lines, which tear at few places.
@@ -112,6 +112,36 @@ fn long() -> Vec<Keyed> {
     all
 }
 
+/// Record chunks that are given back, and taken for other records.
+fn compacted() -> Vec<Keyed> {
+    let before = [
+        Put(0, LEN),
+        Put(0, LEN),
+        Put(1, 400),
+        Put(1, 20),
+        Put(2, 20),
+    ];
+    vec![
+        workload(TWO, &before, &[Compact]),
+        workload(
+            TWO,
+            &before,
+            &[Delete(0), Compact, Put(3, 900), Put(0, LEN)],
+        ),
+        workload(TWO, &before, &[Put(0, 20), Delete(2), Compact, Put(3, LEN)]),
+        Keyed {
+            prepared: before.to_vec(),
+            steps: vec![
+                Step::One(Delete(0)),
+                Step::Second(Compact),
+                Step::One(Put(3, LEN)),
+            ],
+            cut: Cut::Hash(TWO),
+            is_shared: true,
+        },
+    ]
+}
+
 /// Keys that expire in a far future, and some that have expired long ago.
 fn expiring() -> Vec<Keyed> {
     const LATE: u64 = 1 << 50;
@@ -209,6 +239,7 @@ pub fn keyed() -> Vec<Keyed> {
     all.extend(long());
     all.extend(batches());
     all.extend(expiring());
+    all.extend(compacted());
     all.extend(shared());
     all
 }
@@ -237,6 +268,7 @@ pub fn keyed_killed() -> Vec<Keyed> {
         workload(SMALL, &keys(16), &[Put(16, LEN)]),
         workload(TWO, &keys(1), &[Put(1, 70_000), Put(1, 8)]),
         workload(TWO, &small_keys(3), &[Batch(&[(0, 8), (4, 8)], &[1])]),
+        workload(TWO, &[Put(0, LEN), Put(0, 20), Put(1, 20)], &[Compact]),
         // Two index chunks.
         workload(
             SMALL,

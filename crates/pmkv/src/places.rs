@@ -396,7 +396,7 @@ impl<I: Index> Kv<'_, I> {
     }
 
     /// Gives chunks of records back to the heap whose places are all free; answers how many bytes.
-    /// Nothing is locked. Of shared chunks `write_back`: no slot on the medium names a place of
+    /// Nothing is locked. `write_back`, for shared chunks: no slot on the medium names a place of
     /// theirs any more, so that their next owner's bytes are never taken for a record.
     pub(crate) fn free_chunks(&self, chunks: &[u64], write_back: bool) -> Result<u64> {
         let mut closed = Vec::new();

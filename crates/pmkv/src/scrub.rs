@@ -1,8 +1,9 @@
 //! Damaged records: found, told, and dropped.
 //!
 //! A record is damaged if its check does not fit, if its key has another hash than its slot, or if
-//! its chunk is not the engine's. The key of such a record can't be trusted. It is taken for the damaged record of a key whose slot it
-//! could be, unless another key stands there whole that fits the slot as well.
+//! its chunk is not the engine's. The key of such a record can't be trusted. It is taken for the
+//! damaged record of a key whose slot it could be, unless another key stands there whole that fits
+//! the slot as well.
 
 use pmlib_format::CHUNK_BYTES;
 

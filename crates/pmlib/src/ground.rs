@@ -9,8 +9,8 @@
 //! - The lock of a run's first chunk is the engine's lock of the run ([`Ground::lock`]). It is open
 //!   after its process: whoever cleans up after a dead one opens it. The next holder finds the dead
 //!   one's half-done work by the engine's words of the chunk's line ([`Ground::note`]).
-//! - The holder of such a lock may commit a transaction that it has begun before, and takes no
-//!   second one.
+//! - The holder of such a lock may commit a transaction that it has begun before, and begins none.
+//!   An engine that takes several such locks has an order for them.
 #![doc(hidden)]
 
 use pmem::Pmem;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use pmkv::{Change, Expect, Expiry, Hash};
+use pmkv::{Change, Expect, Expiry, Hash, Tree};
 use pmlib::{Heap, Options};
 
 thread_local! {
@@ -148,4 +148,29 @@ fn a_batch_with_keys_that_expire() {
     NOW.set(1_000_010);
     assert_eq!(hash.count().unwrap(), 1);
     assert_eq!(hash.get(b"a").unwrap(), None);
+}
+
+/// Goal: walks and ranges of a tree leave an expired key out, in both directions.
+#[test]
+fn a_range_leaves_expired_keys_out() {
+    let heap = heap();
+    NOW.set(1_000_000);
+    let tree = Tree::open(&heap, "tree").unwrap().with_clock(now);
+    for key in [b"a", b"b", b"c"] {
+        tree.put(key, b"1").unwrap();
+    }
+    tree.put_until(b"b", b"2", 1_000_050).unwrap();
+    for (time, there) in [(1_000_049, "abc"), (1_000_050, "ac")] {
+        NOW.set(time);
+        let keys = |entries: Vec<pmkv::Result<(Vec<u8>, Vec<u8>)>>| {
+            let keys = entries.into_iter().flat_map(|entry| entry.unwrap().0);
+            String::from_utf8(keys.collect()).unwrap()
+        };
+        assert_eq!(keys(tree.iter().collect()), there);
+        assert_eq!(keys(tree.range("a"..="c").collect()), there);
+        let back: String = there.chars().rev().collect();
+        assert_eq!(keys(tree.iter().rev().collect()), back);
+        assert_eq!(tree.count().unwrap(), there.len() as u64);
+    }
+    assert_eq!(tree.purge_expired().unwrap(), 1);
 }

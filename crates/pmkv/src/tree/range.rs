@@ -198,7 +198,7 @@ impl<'h> Tree<'h> {
         mem.acquire();
         let is_same = mem.load_cached(entry.at) == slot.0 && ByKey::is_still(self, &entry.leaf);
         match seen {
-            Seen::Same(_) if is_same => Ok(Some(value)),
+            Seen::Same(head) if is_same => Ok((!self.is_expired(&head)).then_some(value)),
             _ => self.get(&entry.key),
         }
     }

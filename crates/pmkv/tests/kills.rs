@@ -1,8 +1,8 @@
 //! Goal: a put that was acknowledged is there, whatever end its process meets. Method: this program
 //! is run again as writers, two at once, which put numbered keys and print each after its put; they
 //! are killed at random moments, and the heap is opened again. Every number that was printed is
-//! there, and beyond it at most the one that was under way, in a hash engine and in a tree. `PMKV_KILLS` has more rounds,
-//! `PMKV_KILLS_SEED` makes the choices again.
+//! there, and beyond it at most the one that was under way, in a hash engine and in a tree.
+//! `PMKV_KILLS` has more rounds, `PMKV_KILLS_SEED` makes the choices again.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

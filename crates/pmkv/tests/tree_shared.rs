@@ -13,8 +13,8 @@ fn options() -> Options {
 }
 
 /// Goal: a damaged record is an error of its key, and walks come to all others, also after its leaf
-/// was split. Method: one bit of each byte of a record is flipped, and the keys are walked over both
-/// ways; then, with the record damaged, its leaf is filled.
+/// was split. Method: one bit of each byte of a record is flipped, and the keys are walked over
+/// both ways; then, with the record damaged, its leaf is filled.
 #[test]
 fn walks_pass_a_damaged_record() {
     let heap = Heap::private(4 << 20, &options()).unwrap();
@@ -103,8 +103,8 @@ fn a_full_heap_is_an_error() {
 
 /// Goal: threads of two attachments of one file put, delete, read and walk at once, through splits
 /// of leaves and of chunks: no reader sees a key go back, and each walk comes to all keys that are
-/// there throughout, once and in order. Method: some keys are put before, and stay; each writer puts
-/// keys of its own between these, whose values count up.
+/// there throughout, once and in order. Method: some keys are put before, and stay; each writer
+/// puts keys of its own between these, whose values count up.
 #[test]
 fn several_write_read_and_walk_at_once() {
     const STAY: u64 = 2000;

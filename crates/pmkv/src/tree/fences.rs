@@ -29,7 +29,7 @@ pub(crate) fn common_bytes(one: &[u8], two: &[u8]) -> usize {
 }
 
 impl Fences {
-    /// Of keys that are in order.
+    /// Fences at keys that are in order.
     pub fn of<'k>(keys: impl Iterator<Item = &'k [u8]>) -> Fences {
         let mut fences = Fences::default();
         for key in keys {
@@ -37,7 +37,7 @@ impl Fences {
             fences.ends.push(fences.bytes.len());
         }
         if let Some(last) = fences.len().checked_sub(1) {
-            // What the first and the last have in common, all have.
+            // All have in common as much as the first and the last.
             fences.common = common_bytes(fences.get(0), fences.get(last));
         }
         let heads = (0..fences.len()).map(|nth| head_of(&fences.get(nth)[fences.common..]));

@@ -127,8 +127,8 @@ pub(crate) struct Leaf {
 }
 
 impl Tree<'_> {
-    /// Shows the leaf that is sought, without a lock; `None`: its chunk is being changed, or was not
-    /// mended yet.
+    /// Shows the leaf that is sought, without a lock; `None`: its chunk is being changed, or was
+    /// not mended yet.
     #[inline]
     pub(crate) fn look_up<T>(
         &self,

@@ -1,18 +1,19 @@
 //! The tree: keys in the order of their bytes.
 //!
-//! - An index chunk has the keys of a range, and its *leaves* parts of that: lines of slots that are
-//!   searched by hash, as the groups of the hash engine are. A leaf's first line names a record, its
-//!   *fence*, whose key is the least that the leaf may have. Its range ends where the next begins.
+//! - An index chunk has the keys of a range, and its *leaves* parts of that: lines of slots that
+//!   are searched by hash, as the groups of the hash engine are. A leaf's first line names a
+//!   record, its *fence*, whose key is the least that the leaf may have. Its range ends where the
+//!   next begins.
 //! - The chunks are in the directory in the order in which they were made. Each names its least
-//!   key. Which chunk a key belongs to, a process keeps to itself (`top`), and which leaf of a chunk
+//!   key. A process keeps to itself which chunk a key belongs to (`top`), and which leaf of a chunk
 //!   (`map`). Both are read anew when they are found out of date.
 //! - Leaves are split under their chunk's lock by a protocol of their own, chunks by a transaction
 //!   (`split`). Neither is ever merged.
 //!
 //! The upper bits of a chunk's note (`crate::group`) tell of the chunk as a whole: that it was
 //! mended in this run, that its holder is splitting a leaf, and a version, which changes with its
-//! leaves. The version has 30 bits: a map would have to be left alone for 2^30 splits of one chunk to
-//! be taken for a current one.
+//! leaves. The version has 30 bits: a map would have to be left alone for 2^30 splits of one chunk
+//! to be taken for a current one.
 
 mod fences;
 mod map;
@@ -118,8 +119,8 @@ impl<'h> Tree<'h> {
         self.leaf_of(found.chunk, found.leaf(), found.map.version)
     }
 
-    /// Locks the leaf that is sought, in a write window, and has it be settled; answers it with what
-    /// `show` says of it.
+    /// Locks the leaf that is sought, in a write window, and has it be settled; answers it
+    /// with the answer of `show`.
     pub(crate) fn lock_leaf<T>(
         &self,
         seek: Seek<'_>,

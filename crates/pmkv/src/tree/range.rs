@@ -60,7 +60,7 @@ fn owned<K: AsRef<[u8]>>(bound: Bound<&K>) -> Bound<Vec<u8>> {
     bound.map(|key| key.as_ref().to_vec())
 }
 
-/// What has come so far is left out.
+/// Keys up to this one have come, and are left out from now on.
 fn leave_out(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
     match bound {
         Bound::Excluded(bytes) => {
@@ -226,7 +226,7 @@ impl Range<'_, '_> {
         let Some(at) = self.front_at.take() else {
             return Ok(false);
         };
-        // A leaf that begins with a bound that is left out has keys of the range for the start alone.
+        // A leaf that begins with an excluded start may have keys of the range all the same.
         let starts_here = matches!(&self.start, Bound::Excluded(start) if *start == at);
         if self.is_behind(&at) && !starts_here {
             return Ok(false);

@@ -1,5 +1,5 @@
-//! Splits. A leaf that is full gives the upper half of its keys to a free leaf of its chunk; a chunk
-//! without a free leaf, the upper half of its leaves to a new chunk.
+//! Splits. A leaf that is full gives the upper half of its keys to a free leaf of its chunk; a
+//! chunk without a free leaf, the upper half of its leaves to a new chunk.
 //!
 //! A leaf is split in this order, with the chunk locked:
 //! 1. The new leaf's slots and the record of its fence are durable. Each clear in the old leaf is
@@ -267,7 +267,7 @@ impl<'h> Tree<'h> {
         }
         self.mark_sequence(full, true);
         for &leaf in &map.leaves[stay..] {
-            // Whoever mends clears it again: the directory says whose it is.
+            // Mending would clear it again: the directory says whose it is.
             mem.store(self.cut.leaf_at(full, leaf), 0);
         }
         self.mark_sequence(full, false);

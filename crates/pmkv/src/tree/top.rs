@@ -36,7 +36,7 @@ pub(crate) struct Top {
     fences: Fences,
 }
 
-/// What a process knows of a tree.
+/// The knowledge that a process has of a tree.
 #[derive(Debug, Default)]
 pub struct State {
     top: ArcSwap<Top>,

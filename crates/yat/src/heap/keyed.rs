@@ -1,8 +1,8 @@
 //! A key-value engine of a heap as a program to check.
 //!
-//! Its index chunks are small: a hash engine's have one group of few lines, a tree's few leaves. Each step is a call, of one process or of a
-//! second one. The state that is seen is each key's value. A key that a walk finds and a look does
-//! not, or the other way round, is a violation.
+//! The index chunks are small: a hash engine's have one group of few lines, a tree's few leaves.
+//! Each step is a call, of one process or of a second one. The state that is seen is each key's
+//! value. A key that a walk finds and a look does not, or the other way round, is a violation.
 
 use super::keyed_engine::{Cut, Engine};
 use super::kill::{APART, APART_BYTES, BESIDE, OnHeap};

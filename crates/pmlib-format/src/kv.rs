@@ -26,6 +26,14 @@
 //! The **directory** is an object of 2^depth words, by the upper bits of the hash; each is a chunk
 //! (40 bits), how many bits of the hash its keys have in common (8), and a check (16).
 //!
+//! An index chunk of a **tree** has the keys of a range. Its second word names the fence of its
+//! least key, as a leaf's first word does. Each of its groups has leaves behind its first line: a
+//! line, whose first word is 0 (no leaf) or a slot's word that names the leaf's fence, and lines of
+//! buckets. A fence is a record whose key is the least that the leaf may have; a word with the
+//! place 0 stands for the least key of all. State "put": the leaf before it may still have slots of
+//! the leaf's keys. A tree's directory has its chunks in the order in which they were made, then
+//! zeros; its head's word of the shape has a group's leaves in place of stash lines.
+//!
 //! A **record chunk** has a line: [`RECORDS_MAGIC`], bytes of a place, places. A byte of each place
 //! follows, which means nothing in a later run, then the places, from a line's start on.
 //!

@@ -39,6 +39,7 @@ const CRATES: [Storeys; 8] = [
             "planted",
             "error",
             "raw",
+            "pagemap",
             "address_space",
             "medium",
             "processes",

@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::pagemap::{self, Region, Scan};
+
 /// The alignment that lets the kernel map 2 MiB pages.
 pub(crate) const HUGE: usize = 2 << 20;
 
@@ -232,55 +234,23 @@ impl Drop for Mapping {
 /// Returns whether the first 2 MiB at `base` are mapped by one page-table entry (or more). `false`
 /// where the kernel can't tell (before 6.7, or no /proc).
 pub(crate) fn is_huge(base: *const u8, len: usize) -> bool {
-    // include/uapi/linux/fs.h: struct pm_scan_arg, struct page_region.
-    #[repr(C)]
-    struct ScanArg {
-        size: u64,
-        flags: u64,
-        start: u64,
-        end: u64,
-        walk_end: u64,
-        vec: u64,
-        vec_len: u64,
-        max_pages: u64,
-        category_inverted: u64,
-        category_mask: u64,
-        category_anyof_mask: u64,
-        return_mask: u64,
-    }
-    #[repr(C)]
-    #[derive(Default)]
-    struct Region {
-        start: u64,
-        end: u64,
-        categories: u64,
-    }
-    const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610; // _IOWR('f', 16, 96 bytes)
     const PAGE_IS_HUGE: u64 = 1 << 6;
     if len < HUGE {
         return false;
     }
-    let Ok(pagemap) = std::fs::File::open("/proc/self/pagemap") else {
+    let Ok(pages) = pagemap::open() else {
         return false;
     };
-    let mut region = Region::default();
     let start = base.addr() as u64;
-    let mut arg = ScanArg {
-        size: size_of::<ScanArg>() as u64,
-        flags: 0,
+    let mut scan = Scan {
         start,
         end: start + HUGE as u64,
-        walk_end: 0,
-        vec: (&raw mut region).addr() as u64,
-        vec_len: 1,
-        max_pages: 0,
-        category_inverted: 0,
         category_mask: PAGE_IS_HUGE,
-        category_anyof_mask: 0,
         return_mask: PAGE_IS_HUGE,
+        ..Scan::default()
     };
-    // SAFETY: the argument has the size it says, `vec` points to one region,
-    // and the kernel writes to these two alone.
-    let regions = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &mut arg) };
-    regions == 1 && region.start == start && region.end >= start + HUGE as u64
+    let is_whole = |found: &Region| found.start == start && found.end >= start + HUGE as u64;
+    let mut region = [Region::default()];
+    let found = scan.run(&pages, &mut region);
+    found.is_ok_and(|found| found.first().is_some_and(is_whole))
 }

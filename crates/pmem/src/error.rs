@@ -1,7 +1,7 @@
 //! The errors of a medium, one variant for each cause.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -141,6 +141,24 @@ pub enum Error {
         /// The instruction.
         what: &'static str,
     },
+}
+
+impl Error {
+    /// [`Error::Open`] of this path, for the kernel's error.
+    pub(crate) fn open(path: &Path) -> impl Fn(io::Error) -> Error {
+        |source| Error::Open {
+            path: path.into(),
+            source,
+        }
+    }
+
+    /// [`Error::Lock`] of this path, for the kernel's error.
+    pub(crate) fn lock(path: &Path) -> impl Fn(io::Error) -> Error {
+        |source| Error::Lock {
+            path: path.into(),
+            source,
+        }
+    }
 }
 
 /// The end of a copy that failed.

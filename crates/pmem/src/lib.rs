@@ -30,6 +30,7 @@ mod emulate;
 mod error;
 mod mapping;
 mod medium;
+mod pagemap;
 pub mod planted;
 mod processes;
 pub mod program;

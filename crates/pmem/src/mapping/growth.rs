@@ -1,14 +1,14 @@
 //! Mappings that grow: when the file becomes longer, its new bytes are mapped into the address
 //! space reserved behind the mapping. No mapped byte ever moves.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use crate::mapping::room::Access;
+use crate::processes::slots::open_pool;
 use crate::{Error, Identity, MediumKind, Pmem};
 
 impl Pmem {
@@ -153,10 +153,7 @@ impl Pmem {
             .as_deref()
             .map(|growth| growth.access.protection);
         let write = protection.is_some_and(|protection| protection & libc::PROT_WRITE != 0);
-        self.file_again(write).map_err(|source| Error::Open {
-            path: path.into(),
-            source,
-        })
+        self.file_again(write).map_err(Error::open(path))
     }
 
     /// Opens the pool's file again. A descriptor kept since the first time may belong to another
@@ -167,11 +164,7 @@ impl Pmem {
     /// file.
     pub(crate) fn file_again(&self, write: bool) -> io::Result<File> {
         let path = self.path().ok_or(io::ErrorKind::Unsupported)?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(write)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
-            .open(path)?;
+        let file = open_pool(path, write)?;
         if Identity::of(&file.metadata()?) != self.identity() {
             return Err(io::ErrorKind::NotFound.into());
         }

@@ -1,6 +1,6 @@
 //! Opening and making pools.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -12,6 +12,7 @@ use crate::mapping::growth::lengthen_file;
 use crate::mapping::pool::Parts;
 use crate::mapping::room::{self, Access, Growth};
 use crate::medium::{self, DaxDevice, FlushMode};
+use crate::processes::slots::{open_pool, pool_options};
 use crate::protection::Guard;
 use crate::{Durability, Emulation, Error, Identity, Medium, MediumKind, Pmem, ProtectMode};
 
@@ -43,15 +44,7 @@ impl Pmem {
     /// # Errors
     /// The file can't be opened, has an unsuitable type or length, or can't be mapped.
     pub fn open(path: &Path, options: &MapOptions) -> Result<Pmem, Error> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(!options.read_only)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
-            .open(path)
-            .map_err(|source| Error::Open {
-                path: path.into(),
-                source,
-            })?;
+        let file = open_pool(path, !options.read_only).map_err(Error::open(path))?;
         map_file(path, &file, options)
     }
 
@@ -86,31 +79,21 @@ impl Pmem {
         options: &MapOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Pmem, Error> {
-        if len < LEN_MIN {
-            return Err(Error::TooSmall {
-                path: path.into(),
-                len,
-                min: LEN_MIN,
-            });
-        }
+        long_enough(path, len)?;
         if fs::metadata(path).is_ok_and(|m| m.file_type().is_char_device()) {
             return claim_device(path, len, exclusive, options);
         }
-        let file = OpenOptions::new()
+        let file = pool_options()
             .read(true)
             .write(true)
             .create(true)
             .create_new(exclusive)
             .truncate(false)
             .mode(0o600)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
             .open(path)
             .map_err(|source| match source.kind() {
                 io::ErrorKind::AlreadyExists => Error::Exists { path: path.into() },
-                _ => Error::Open {
-                    path: path.into(),
-                    source,
-                },
+                _ => Error::open(path)(source),
             })?;
         let made =
             give_length(path, &file, len, sparse).and_then(|()| map_file(path, &file, options));
@@ -155,6 +138,17 @@ fn claim_device(
 }
 
 /// Empties the file and gives it `len` bytes of zeros.
+fn long_enough(path: &Path, len: u64) -> Result<(), Error> {
+    if len < LEN_MIN {
+        return Err(Error::TooSmall {
+            path: path.into(),
+            len,
+            min: LEN_MIN,
+        });
+    }
+    Ok(())
+}
+
 fn give_length(path: &Path, file: &File, len: u64, sparse: bool) -> Result<(), Error> {
     let (_, page_size, _) = medium::examine(path, file)?;
     if !len.is_multiple_of(page_size) && page_size > LEN_MIN {
@@ -188,13 +182,7 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
         }
         _ => metadata.len(),
     };
-    if len < LEN_MIN {
-        return Err(Error::TooSmall {
-            path: path.into(),
-            len,
-            min: LEN_MIN,
-        });
-    }
+    long_enough(path, len)?;
     let mut medium = Medium {
         kind,
         durability: Durability::Process,

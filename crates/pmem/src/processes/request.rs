@@ -10,11 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub fn request(file: BorrowedFd<'_>, number: u32) -> io::Result<i32> {
     // SAFETY: the argument is 0, so a handler that took it for a pointer would find nothing mapped
     // there and fail with EFAULT: no memory of this process is read or written.
-    let answer = unsafe { libc::ioctl(file.as_raw_fd(), number.into(), 0) };
-    if answer < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(answer)
+    answered(unsafe { libc::ioctl(file.as_raw_fd(), number.into(), 0) })
 }
 
 /// Calls ioctl(2) with a pointer to one 32-bit word, for numbers that declare this argument (made
@@ -30,11 +26,7 @@ pub fn request_with_word(file: BorrowedFd<'_>, number: u32, word: u32) -> io::Re
     let mut word = word;
     // SAFETY: the number says that its handler reads or writes four bytes at the address given, and
     // `word` is four bytes of this function's own that nothing else refers to during the call.
-    let answer = unsafe { libc::ioctl(file.as_raw_fd(), number.into(), &raw mut word) };
-    if answer < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(answer)
+    answered(unsafe { libc::ioctl(file.as_raw_fd(), number.into(), &raw mut word) })
 }
 
 /// Calls ioctl(2) to fill `room`, for numbers that declare this argument (made with `_IOR` of as
@@ -48,11 +40,14 @@ pub fn request_for_bytes(file: BorrowedFd<'_>, number: u32, room: &mut [u8]) -> 
     }
     // SAFETY: the number says that its handler writes `room.len()` bytes to the address given, and
     // `room` is as long and borrowed for the call alone.
-    let answer = unsafe { libc::ioctl(file.as_raw_fd(), number.into(), room.as_mut_ptr()) };
-    if answer < 0 {
-        return Err(io::Error::last_os_error());
+    answered(unsafe { libc::ioctl(file.as_raw_fd(), number.into(), room.as_mut_ptr()) })
+}
+
+fn answered(answer: i32) -> io::Result<i32> {
+    match answer {
+        ..0 => Err(io::Error::last_os_error()),
+        _ => Ok(answer),
     }
-    Ok(answer)
 }
 
 #[cfg(test)]

@@ -97,13 +97,8 @@ impl ByteLock {
     /// Those of [`ByteLock::try_exclusive`].
     pub fn try_exclusive_inherited(path: &Path, byte: u64) -> Result<Option<ByteLock>, Error> {
         let file = open(path, true)?;
-        let locked = try_lock(&file, byte, libc::F_WRLCK).map_err(|source| Error::Lock {
-            path: path.into(),
-            source,
-        })?;
-        Ok(locked.then_some(ByteLock {
-            keeper: Keeper::Descriptor(file),
-        }))
+        let locked = try_lock(&file, byte, libc::F_WRLCK).map_err(Error::lock(path))?;
+        Ok(locked.then_some(ByteLock::by_file(file)))
     }
 
     /// Adds another byte, shared, to an inherited lock, so that it needs no second descriptor.
@@ -115,10 +110,7 @@ impl ByteLock {
         let Keeper::Descriptor(file) = &self.keeper else {
             return Ok(None);
         };
-        let locked = try_lock(file, byte, libc::F_RDLCK).map_err(|source| Error::Lock {
-            path: path.into(),
-            source,
-        })?;
+        let locked = try_lock(file, byte, libc::F_RDLCK).map_err(Error::lock(path))?;
         Ok(locked.then_some(self))
     }
 
@@ -131,19 +123,23 @@ impl ByteLock {
             return Ok(self);
         };
         let kind = Kind::of(path, &file)?;
-        if kind.stacked {
-            return Ok(ByteLock {
-                keeper: Keeper::Descriptor(file),
-            });
+        let mapping = match kind.stacked {
+            true => None,
+            false => map_page(&file, kind.page_size),
+        };
+        Ok(mapping.map_or_else(|| ByteLock::by_file(file), ByteLock::by_mapping))
+    }
+
+    fn by_file(file: File) -> ByteLock {
+        ByteLock {
+            keeper: Keeper::Descriptor(file),
         }
-        Ok(match map_page(&file, kind.page_size) {
-            Some(mapping) => ByteLock {
-                keeper: Keeper::Mapping(Kept::new(mapping)),
-            },
-            None => ByteLock {
-                keeper: Keeper::Descriptor(file),
-            },
-        })
+    }
+
+    fn by_mapping(mapping: Mapping) -> ByteLock {
+        ByteLock {
+            keeper: Keeper::Mapping(Kept::new(mapping)),
+        }
     }
 
     /// The number of the descriptor that keeps the lock, if one does.
@@ -177,9 +173,7 @@ impl ByteLock {
         // SAFETY: the descriptor is open, on the pool's file, and was handed over to be owned here.
         let file = unsafe { File::from_raw_fd(descriptor) };
         set_cloexec(file.as_raw_fd(), true).ok()?;
-        Some(ByteLock {
-            keeper: Keeper::Descriptor(file),
-        })
+        Some(ByteLock::by_file(file))
     }
 }
 
@@ -283,10 +277,7 @@ impl Prober {
     /// # Errors
     /// The file system has no open file description locks.
     pub fn probe(&self, byte: u64) -> Result<Probe, Error> {
-        probe(&self.file, byte).map_err(|source| Error::Lock {
-            path: self.path.clone(),
-            source,
-        })
+        probe(&self.file, byte).map_err(Error::lock(&self.path))
     }
 }
 
@@ -301,7 +292,7 @@ pub fn keep_descriptors_from(lowest: i32) {
 }
 
 fn open(path: &Path, write: bool) -> Result<File, Error> {
-    let file = open_anywhere(path, write)?;
+    let file = open_pool(path, write).map_err(Error::open(path))?;
     Ok(keep(file.into()).into())
 }
 
@@ -320,16 +311,16 @@ pub(crate) fn keep(descriptor: OwnedFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(high) }
 }
 
-fn open_anywhere(path: &Path, write: bool) -> Result<File, Error> {
-    OpenOptions::new()
-        .read(true)
-        .write(write)
-        .custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK)
-        .open(path)
-        .map_err(|source| Error::Open {
-            path: path.into(),
-            source,
-        })
+/// Opens a pool's file: never a terminal of this process's own, nor waiting for a FIFO's other end.
+pub(crate) fn open_pool(path: &Path, write: bool) -> io::Result<File> {
+    pool_options().read(true).write(write).open(path)
+}
+
+/// The flags by which pools are opened and made.
+pub(crate) fn pool_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.custom_flags(libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK);
+    options
 }
 
 /// Locks a byte. `beside` is another description of the same file, through which the lock can be
@@ -340,50 +331,38 @@ fn lock(
     kind: libc::c_int,
     beside: Option<&Prober>,
 ) -> Result<Option<ByteLock>, Error> {
-    let failed = |source| Error::Lock {
-        path: path.into(),
-        source,
-    };
+    let failed = Error::lock(path);
     let write = kind == libc::F_WRLCK;
     let file = open(path, write)?;
     let of_file = match beside {
         Some(beside) => beside.kind,
         None => Kind::of(path, &file)?,
     };
-    if !try_lock(&file, byte, kind).map_err(failed)? {
+    if !try_lock(&file, byte, kind).map_err(&failed)? {
         return Ok(None);
     }
-    let Some(mapping) = map_page(&file, of_file.page_size) else {
-        return Ok(Some(ByteLock {
-            keeper: Keeper::Descriptor(file),
-        }));
+    let mapping = match kind == libc::F_RDLCK && of_file.stacked {
+        true => None,
+        false => map_page(&file, of_file.page_size),
     };
-    if kind == libc::F_RDLCK && of_file.stacked {
-        return Ok(Some(ByteLock {
-            keeper: Keeper::Descriptor(file),
-        }));
-    }
+    let Some(mapping) = mapping else {
+        return Ok(Some(ByteLock::by_file(file)));
+    };
     drop(file);
     // A second description shows whether the mapping keeps the lock.
+    let is_kept = |file| Ok(probe(file, byte).map_err(&failed)? != Probe::Free);
     if let Some(beside) = beside
-        && probe_for(&beside.file, byte, libc::F_WRLCK).map_err(failed)? != Probe::Free
+        && is_kept(&beside.file)?
     {
-        return Ok(Some(ByteLock {
-            keeper: Keeper::Mapping(Kept::new(mapping)),
-        }));
+        return Ok(Some(ByteLock::by_mapping(mapping)));
     }
     let second = open(path, write)?;
-    if probe_for(&second, byte, libc::F_WRLCK).map_err(failed)? != Probe::Free {
-        return Ok(Some(ByteLock {
-            keeper: Keeper::Mapping(Kept::new(mapping)),
-        }));
+    if is_kept(&second)? {
+        return Ok(Some(ByteLock::by_mapping(mapping)));
     }
     // The mapping does not keep it: the byte is locked again, unless another process was faster.
-    Ok(try_lock(&second, byte, kind)
-        .map_err(failed)?
-        .then_some(ByteLock {
-            keeper: Keeper::Descriptor(second),
-        }))
+    let locked = try_lock(&second, byte, kind).map_err(&failed)?;
+    Ok(locked.then_some(ByteLock::by_file(second)))
 }
 
 /// A `struct flock` for one byte. `l_pid` must be 0 for these commands.
@@ -413,13 +392,9 @@ fn try_lock(file: &File, byte: u64, kind: libc::c_int) -> io::Result<bool> {
     }
 }
 
+/// Finds a lock that conflicts with an exclusive one, by F_OFD_GETLK.
 fn probe(file: &File, byte: u64) -> io::Result<Probe> {
-    probe_for(file, byte, libc::F_WRLCK)
-}
-
-/// Finds a lock that conflicts with one of that kind, by F_OFD_GETLK.
-fn probe_for(file: &File, byte: u64, kind: libc::c_int) -> io::Result<Probe> {
-    let mut flock = flock(byte, kind)?;
+    let mut flock = flock(byte, libc::F_WRLCK)?;
     // SAFETY: the kernel reads and writes a valid struct flock.
     if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &mut flock) } != 0 {
         return Err(io::Error::last_os_error());

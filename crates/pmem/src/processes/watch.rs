@@ -8,16 +8,16 @@
 //! The state of pages that are not watched is unknown: after munmap, mremap, a mapping over the
 //! watched one, or fork, [`Watch::take`] returns an error.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process;
 
+use crate::pagemap::{self, Region, Scan};
 use crate::processes::slots;
 
 const PAGE: usize = 4096;
 
-/// Definitions of linux/userfaultfd.h and linux/fs.h.
+/// Definitions of linux/userfaultfd.h, and of linux/fs.h for [`Scan`].
 mod abi {
     pub const USER_MODE_ONLY: libc::c_int = 1;
     pub const API: u64 = 0xaa;
@@ -37,7 +37,6 @@ mod abi {
     pub const UFFDIO_REGISTER: u64 = request(BOTH, 0xaa, 0, size_of::<Register>());
     pub const UFFDIO_UNREGISTER: u64 = request(READ, 0xaa, 1, size_of::<Range>());
     pub const UFFDIO_WRITEPROTECT: u64 = request(BOTH, 0xaa, 6, size_of::<Protect>());
-    pub const PAGEMAP_SCAN: u64 = request(BOTH, b'f' as u64, 16, size_of::<Scan>());
 
     #[repr(C)]
     pub struct Api {
@@ -63,31 +62,6 @@ mod abi {
     pub struct Protect {
         pub range: Range,
         pub mode: u64,
-    }
-
-    #[repr(C)]
-    #[derive(Default)]
-    pub struct Scan {
-        pub size: u64,
-        pub flags: u64,
-        pub start: u64,
-        pub end: u64,
-        pub walk_end: u64,
-        pub vec: u64,
-        pub vec_len: u64,
-        pub max_pages: u64,
-        pub category_inverted: u64,
-        pub category_mask: u64,
-        pub category_anyof_mask: u64,
-        pub return_mask: u64,
-    }
-
-    #[repr(C)]
-    #[derive(Clone, Copy, Default)]
-    pub struct Region {
-        pub start: u64,
-        pub end: u64,
-        pub categories: u64,
     }
 }
 
@@ -131,7 +105,7 @@ impl Watch {
         };
         // SAFETY: the request's own structure.
         unsafe { ask(&descriptor, abi::UFFDIO_API, &mut api) }?;
-        let pages = slots::keep(File::open("/proc/self/pagemap")?.into());
+        let pages = slots::keep(pagemap::open()?.into());
         Ok(Watch {
             descriptor,
             pages,
@@ -199,24 +173,18 @@ impl Watch {
     pub fn take(&self, at: usize, len: usize) -> io::Result<Vec<Stored>> {
         const REGIONS: usize = 128;
         self.own()?;
-        let mut regions = [abi::Region::default(); REGIONS];
+        let mut regions = [Region::default(); REGIONS];
         let mut stored: Vec<Stored> = Vec::new();
-        let mut scan = abi::Scan {
-            size: size_of::<abi::Scan>() as u64,
+        let mut scan = Scan {
             flags: abi::SCAN_PROTECTS | abi::SCAN_WATCHED_ONLY,
             start: at as u64,
             end: (at + len).next_multiple_of(PAGE) as u64,
-            vec: regions.as_mut_ptr().expose_provenance() as u64,
-            vec_len: REGIONS as u64,
             category_mask: abi::IS_WRITTEN,
             return_mask: abi::IS_WRITTEN,
-            ..abi::Scan::default()
+            ..Scan::default()
         };
         while scan.start < scan.end {
-            // SAFETY: the request's own structure, and room for so many regions.
-            let count = unsafe { count(&self.pages, abi::PAGEMAP_SCAN, &mut scan) }?;
-            let regions = std::hint::black_box(&regions);
-            for region in &regions[..count] {
+            for region in scan.run(&self.pages, &mut regions)? {
                 let (start, end) = (region.start as usize, region.end as usize);
                 match stored.last_mut() {
                     Some(last) if last.end == start => last.end = end,
@@ -243,13 +211,8 @@ fn range(at: usize, len: usize) -> abi::Range {
 /// A request and the structure that belongs to it.
 unsafe fn ask<T>(file: &impl AsRawFd, request: u64, with: &mut T) -> io::Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { count(file, request, with) }.map(drop)
-}
-
-/// # Safety
-/// The rules of [`ask`].
-unsafe fn count<T>(file: &impl AsRawFd, request: u64, with: &mut T) -> io::Result<usize> {
-    // SAFETY: the caller's promise.
-    let answer = unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(with)) };
-    usize::try_from(answer).map_err(|_| io::Error::last_os_error())
+    match unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(with)) } {
+        ..0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
 }

@@ -117,7 +117,7 @@ is_allowed() {
 bash -c 'exec sh tests/bootstrap.sh suites' || exit 1
 stage "format" cargo fmt --all --check
 stage "lint" cargo clippy --all-targets -- -D warnings
-stage "lint: outside the default members" cargo clippy -p yat -p pmbench -p pmkv-peers -p pmmon --all-targets -- -D warnings
+stage "lint: outside the default members" cargo clippy -p yat -p pmbench -p pmkv-peers -p pmkv-python -p pmmon --all-targets -- -D warnings
 stage "lint: planted bugs" cargo clippy -p yat --features planted-bugs --all-targets -- -D warnings
 counted "tests" with_open_fuse cargo test --no-fail-fast -- --show-output
 # What tests alone do not leave where programs look for it: the preloaded library.
@@ -127,6 +127,7 @@ begin_media
 counted "crash states" cargo test --no-fail-fast -p yat -- --show-output
 counted "planted bugs" cargo test -p yat --features planted-bugs --test planted --test heap_planted --test kv_planted -- --show-output
 counted "installing" env PMFS="$target/debug/pmfs" bash tests/install.sh
+counted "Python" bash tests/python.sh
 counted "heaps" env PMFS="$target/debug/pmfs" bash tests/heaps.sh
 counted "the tutorial" env PMFS="$target/debug/pmfs" bash tests/tutorial.sh
 counted "suites on the mount" env PMFS="$target/debug/pmfs" bash tests/suites.sh quick

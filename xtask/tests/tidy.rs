@@ -12,9 +12,16 @@ const FUNCTION_LINES_MAX: usize = 70;
 const BANNED_NAMES: [&str; 5] = ["util", "utils", "misc", "common", "helpers"];
 /// Crates that may hold `unsafe`: the one that touches the medium, those that take pointers from C,
 /// and the one that lives in foreign programs.
-const UNSAFE_ALLOWED: [&str; 5] = ["pmem", "pmemkv-capi", "pmfs-capi", "pmfs-shim", "pmkv-capi"];
+const UNSAFE_ALLOWED: [&str; 6] = [
+    "pmem",
+    "pmemkv-capi",
+    "pmfs-capi",
+    "pmfs-shim",
+    "pmkv-capi",
+    "pmkv-python",
+];
 /// The crates of ours on which each may depend.
-const MAY_USE: [(&str, &[&str]); 28] = [
+const MAY_USE: [(&str, &[&str]); 29] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
     ("pm-store", &["pmem", "pmfs-format"]),
@@ -72,6 +79,7 @@ const MAY_USE: [(&str, &[&str]); 28] = [
     ("pmkv", &["pmem", "pmlib", "pmlib-format"]),
     ("pmkv-capi", &["pmem", "pmkv", "pmlib"]),
     ("pmemkv-capi", &["pmem", "pmkv", "pmlib"]),
+    ("pmkv-python", &["pmkv", "pmlib"]),
     ("pmkv-peers", &["pmem", "pmkv", "pmlib"]),
     ("pmkv-cli", &["pm-cli", "pmkv", "pmlib"]),
     ("pmep", &[]),

@@ -1,5 +1,6 @@
-//! The engines, by the calls that are measured. Each write is one transaction of its engine, durable
-//! by its own means when the call returns; each value that is read is copied into the same buffer.
+//! The engines, by the calls that are measured. Each write is one transaction of its engine, and
+//! durable by its own means when the call returns. Each value that is read is copied into the same
+//! buffer.
 
 use std::path::Path;
 

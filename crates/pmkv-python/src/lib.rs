@@ -1,0 +1,263 @@
+//! The Python module `pmkv`: a mapping of bytes to bytes in a heap. A Python object here keeps a
+//! share of the heap beside what borrows it, which is what this crate's `unsafe` is for.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use pmkv::{Entries, Expect, Hash};
+use pmlib::{Heap, Options};
+use pyo3::create_exception;
+use pyo3::exceptions::{PyException, PyKeyError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// Calls with more bytes than these let other threads of Python run.
+const LONG_BYTES: usize = 4096;
+/// The size of a heap that is made, bytes.
+const SIZE: u64 = 64 << 20;
+
+create_exception!(
+    pmkv,
+    Error,
+    PyException,
+    "A call on a heap or an engine failed."
+);
+
+fn told(error: impl Into<pmkv::Error>) -> PyErr {
+    Error::new_err(error.into().to_string())
+}
+
+/// An engine that is open.
+struct Engine {
+    hash: Hash<'static>,
+    /// Behind the hash, which is dropped first: it refers to this heap.
+    heap: Arc<Heap>,
+}
+
+impl Engine {
+    fn open(heap: Heap, name: &str) -> pmkv::Result<Engine> {
+        let heap = Arc::new(heap);
+        let hash = Hash::open(&heap, name)?;
+        // SAFETY: the heap stays where it is as long as `Engine` has a share of it, and `Engine`
+        // drops the hash before its share.
+        let hash = unsafe { std::mem::transmute::<Hash<'_>, Hash<'static>>(hash) };
+        Ok(Engine { hash, heap })
+    }
+}
+
+/// A mapping of bytes to bytes. Each change is durable when its call returns.
+#[pyclass(mapping, module = "pmkv")]
+struct Db {
+    engine: RwLock<Option<Arc<Engine>>>,
+}
+
+impl Db {
+    fn engine(&self) -> PyResult<Arc<Engine>> {
+        let engine = self.engine.read().unwrap_or_else(PoisonError::into_inner);
+        engine
+            .clone()
+            .ok_or_else(|| PyValueError::new_err("the database is closed"))
+    }
+
+    fn store(
+        &self,
+        py: Python<'_>,
+        key: &[u8],
+        expected: Option<Expect<'_>>,
+        value: &[u8],
+    ) -> PyResult<bool> {
+        let engine = self.engine()?;
+        let put = || match expected {
+            None => engine.hash.put(key, value).map(|()| true),
+            Some(expected) => engine.hash.put_if(key, expected, value),
+        };
+        let done = if value.len() > LONG_BYTES {
+            py.detach(put)
+        } else {
+            put()
+        };
+        done.map_err(told)
+    }
+
+    fn find(&self, key: &[u8]) -> PyResult<Option<Vec<u8>>> {
+        self.engine()?.hash.get(key).map_err(told)
+    }
+}
+
+#[pymethods]
+impl Db {
+    fn __getitem__<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
+        match self.find(key)? {
+            Some(value) => Ok(PyBytes::new(py, &value)),
+            None => Err(PyKeyError::new_err(PyBytes::new(py, key).unbind())),
+        }
+    }
+
+    fn __setitem__(&self, py: Python<'_>, key: &[u8], value: &[u8]) -> PyResult<()> {
+        self.store(py, key, None, value).map(drop)
+    }
+
+    fn __delitem__(&self, py: Python<'_>, key: &[u8]) -> PyResult<()> {
+        match self.engine()?.hash.delete(key).map_err(told)? {
+            true => Ok(()),
+            false => Err(PyKeyError::new_err(PyBytes::new(py, key).unbind())),
+        }
+    }
+
+    fn __contains__(&self, key: &[u8]) -> PyResult<bool> {
+        Ok(self.find(key)?.is_some())
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(self.engine()?.hash.count().map_err(told)? as usize)
+    }
+
+    fn __iter__(&self) -> PyResult<Walk> {
+        self.keys()
+    }
+
+    /// The value of a key, or the default.
+    #[pyo3(signature = (key, default=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: &[u8],
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let found = self.find(key)?;
+        Ok(found.map_or(default, |value| Some(PyBytes::new(py, &value).into_any())))
+    }
+
+    /// Puts a value if the key is not there; whether it was not.
+    fn add(&self, py: Python<'_>, key: &[u8], value: &[u8]) -> PyResult<bool> {
+        self.store(py, key, Some(Expect::Missing), value)
+    }
+
+    /// Puts a value if the key has the old one; whether it had.
+    fn replace(&self, py: Python<'_>, key: &[u8], old: &[u8], value: &[u8]) -> PyResult<bool> {
+        self.store(py, key, Some(Expect::Value(old)), value)
+    }
+
+    /// All keys, in no order.
+    fn keys(&self) -> PyResult<Walk> {
+        Ok(Walk::of(self.engine()?, Part::Keys))
+    }
+
+    /// All values.
+    fn values(&self) -> PyResult<Walk> {
+        Ok(Walk::of(self.engine()?, Part::Values))
+    }
+
+    /// All keys with their values.
+    fn items(&self) -> PyResult<Walk> {
+        Ok(Walk::of(self.engine()?, Part::Both))
+    }
+
+    /// Takes all keys away, not as one change; how many they were.
+    fn clear(&self) -> PyResult<u64> {
+        self.engine()?.hash.clear().map_err(told)
+    }
+
+    /// Leaves the heap, once no walk goes on.
+    fn close(&self) -> PyResult<()> {
+        let mut engine = self.engine.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(Engine { hash, heap }) = engine.take().and_then(Arc::into_inner) else {
+            return Ok(());
+        };
+        drop(hash);
+        match Arc::into_inner(heap).map(Heap::close) {
+            Some(Err(error)) => Err(told(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn __enter__(this: Py<Db>) -> Py<Db> {
+        this
+    }
+
+    fn __exit__(
+        &self,
+        _kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.close()
+    }
+}
+
+/// The part of an entry that a walk gives.
+#[derive(Clone, Copy)]
+enum Part {
+    Keys,
+    Values,
+    Both,
+}
+
+/// A walk over a database.
+#[pyclass(module = "pmkv")]
+struct Walk {
+    entries: Mutex<Entries<'static, 'static>>,
+    part: Part,
+    /// Behind the walk, which is dropped first: it refers to this engine.
+    _engine: Arc<Engine>,
+}
+
+impl Walk {
+    fn of(engine: Arc<Engine>, part: Part) -> Walk {
+        let entries = engine.hash.iter();
+        // SAFETY: the engine stays where it is as long as `Walk` has a share of it, and `Walk`
+        // drops the entries before its share.
+        let entries = unsafe {
+            std::mem::transmute::<Entries<'_, 'static>, Entries<'static, 'static>>(entries)
+        };
+        Walk {
+            entries: Mutex::new(entries),
+            part,
+            _engine: engine,
+        }
+    }
+}
+
+#[pymethods]
+impl Walk {
+    fn __iter__(this: Py<Walk>) -> Py<Walk> {
+        this
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(entry) = entries.next() else {
+            return Ok(None);
+        };
+        let (key, value) = entry.map_err(told)?;
+        let (key, value) = (PyBytes::new(py, &key), PyBytes::new(py, &value));
+        Ok(Some(match self.part {
+            Part::Keys => key.into_any(),
+            Part::Values => value.into_any(),
+            Part::Both => (key, value).into_pyobject(py)?.into_any(),
+        }))
+    }
+}
+
+/// Opens the engine of this name in the heap in a file; both are made, if they are missing. `size`
+/// is the first size of a heap that is made, bytes.
+#[pyfunction]
+#[pyo3(signature = (path, name="kv", size=SIZE))]
+fn open(path: PathBuf, name: &str, size: u64) -> PyResult<Db> {
+    let options = Options::default();
+    let heap = match path.symlink_metadata() {
+        Ok(_) => Heap::open(&path, &options),
+        Err(_) => Heap::create(&path, size, &options),
+    };
+    let engine = Engine::open(heap.map_err(told)?, name).map_err(told)?;
+    let engine = RwLock::new(Some(Arc::new(engine)));
+    Ok(Db { engine })
+}
+
+/// Keys and values in persistent memory.
+#[pymodule(name = "pmkv")]
+fn make(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("Error", module.py().get_type::<Error>())?;
+    module.add_class::<Db>()?;
+    module.add_function(wrap_pyfunction!(open, module)?)
+}

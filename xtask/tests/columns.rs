@@ -34,6 +34,7 @@ const LONGER: [(&str, usize); 32] = [
     ("crates/pmlib-derive", 0),
     ("crates/pmlib-format", 0),
     ("crates/pmmon", 0),
+    ("crates/pmmon-sys", 0),
     ("crates/pmshare", 0),
     ("crates/yat", 0),
     ("fuzz", 0),

@@ -1,9 +1,9 @@
 //! Bytes and accesses of threads, from samples.
 //!
 //! A watched word is a draw from all words of a process's persistent memory, and its value is the
-//! bytes that fall into it: the access of 64 bytes that covers eight words gives each of them eight.
-//! So each hit stands for `words` times its bytes on the word, however accesses overlap words, and a
-//! store that hits two watched words at once needs no special case. The sum over draws
+//! bytes that fall into it: an access of 64 bytes that covers eight words gives each of them eight.
+//! Each hit stands for `words` times its bytes on the word, however accesses overlap words. A store
+//! that hits two watched words at once needs no special case. The sum over draws
 //! is unbiased (D. Horvitz and D. Thompson 1952; the units are words, not accesses).
 //!
 //! A trap stops the program for microseconds. Rates are therefore by the time that the thread ran

@@ -1,0 +1,161 @@
+//! Events of the kernel on one thread: a software event that owns the ring and knows how long the
+//! thread ran, and hardware breakpoints that write into the same ring.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use perf_event::events::{Breakpoint, Software};
+use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
+use perf_event_open_sys::bindings::perf_event_attr;
+use perf_event_open_sys::ioctls;
+use pmmon::decode::Registers;
+
+/// Bytes of a thread's ring: 300 samples.
+const RING_BYTES: usize = 64 << 10;
+/// Bytes of a watched word.
+const WORD_BYTES: u64 = 8;
+
+/// A counter's state, since it was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reading {
+    pub count: u64,
+    pub running_ns: u64,
+}
+
+fn builder(event: impl perf_event::events::Event, tid: u32) -> Builder<'static> {
+    let mut builder = Builder::new(event);
+    builder
+        .observe_pid(libc::pid_t::try_from(tid).unwrap_or(libc::pid_t::MAX))
+        .any_cpu()
+        .exclude_kernel(true)
+        .exclude_hv(true)
+        .remove_on_exec(true)
+        .clockid(Clock::MONOTONIC)
+        .sample(SampleFlag::IDENTIFIER)
+        .sample(SampleFlag::IP)
+        .sample(SampleFlag::TID)
+        .sample(SampleFlag::TIME)
+        .sample(SampleFlag::ADDR)
+        .sample(SampleFlag::REGS_USER)
+        .sample_regs_user(Registers::PERF_MASK);
+    builder
+}
+
+/// The event that owns a thread's ring and counts how long the thread runs.
+pub(crate) fn open_ring(tid: u32) -> io::Result<Sampler> {
+    let mut counter = builder(Software::DUMMY, tid).build()?;
+    counter.enable()?;
+    counter.sampled(RING_BYTES)
+}
+
+/// How long the thread has run since the event was opened.
+pub(crate) fn read(counter: &mut Counter) -> io::Result<Reading> {
+    let data = counter.read_full()?;
+    let running = data.time_running().unwrap_or(Duration::ZERO);
+    Ok(Reading {
+        count: data.count(),
+        running_ns: running.as_nanos() as u64,
+    })
+}
+
+/// A hardware breakpoint on one word of one thread.
+#[derive(Debug)]
+pub(crate) struct Point {
+    counter: Counter,
+    attributes: perf_event_attr,
+}
+
+impl Point {
+    /// Opens a breakpoint that writes its samples into another event's ring, disabled.
+    pub fn open(tid: u32, word: u64, reads: bool, ring: &Sampler) -> io::Result<Self> {
+        let event = if reads {
+            Breakpoint::read_write(word, WORD_BYTES)
+        } else {
+            Breakpoint::write(word, WORD_BYTES)
+        };
+        let mut builder = builder(event, tid);
+        builder.sample_period(1);
+        let attributes = *builder.attrs();
+        let counter = builder.build()?;
+        let to = ring.as_counter().as_raw_fd();
+        ioctl(counter.as_raw_fd(), |fd| {
+            // SAFETY: both are descriptors of events that live here; the kernel refuses a pair
+            // that does not fit, and holds the ring as long as an event writes into it.
+            unsafe { ioctls::SET_OUTPUT(fd, to) }
+        })?;
+        Ok(Self {
+            counter,
+            attributes,
+        })
+    }
+
+    /// The number by which its samples are known.
+    pub fn id(&self) -> u64 {
+        self.counter.id()
+    }
+
+    /// Its hits and how long it has watched.
+    pub fn read(&mut self) -> io::Result<Reading> {
+        read(&mut self.counter)
+    }
+
+    /// Watches.
+    pub fn enable(&mut self) -> io::Result<()> {
+        self.counter.enable()
+    }
+
+    /// Does not watch any more.
+    pub fn disable(&mut self) -> io::Result<()> {
+        self.counter.disable()
+    }
+
+    /// Watches another word from now on. A disabled breakpoint stays so.
+    pub fn move_to(&mut self, word: u64) -> io::Result<()> {
+        self.attributes.__bindgen_anon_3.bp_addr = word;
+        let attributes: *mut perf_event_attr = &mut self.attributes;
+        ioctl(self.counter.as_raw_fd(), |fd| {
+            // SAFETY: the descriptor is an event's, the attributes are those it was opened with but
+            // for the address, and live beyond the call, which only reads them.
+            unsafe { ioctls::MODIFY_ATTRIBUTES(fd, attributes) }
+        })
+    }
+}
+
+fn ioctl(fd: RawFd, call: impl FnOnce(RawFd) -> i32) -> io::Result<()> {
+    if call(fd) < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// The cost of a trap to a thread on this machine, in nanoseconds: the least of several
+/// measurements on the calling thread.
+///
+/// # Errors
+/// The kernel allows no breakpoints.
+pub fn calibrate() -> io::Result<f64> {
+    const STORES: u32 = 500;
+    let mut word = Box::new(std::sync::atomic::AtomicU64::new(0));
+    let address: *mut std::sync::atomic::AtomicU64 = &mut *word;
+    let tid = rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .unsigned_abs();
+    let ring = open_ring(tid)?;
+    let mut point = Point::open(tid, address as u64, false, &ring)?;
+    point.enable()?;
+    let mut least = f64::INFINITY;
+    for _ in 0..7 {
+        let begin = std::time::Instant::now();
+        for turn in 0..STORES {
+            word.store(u64::from(turn), std::sync::atomic::Ordering::Relaxed);
+        }
+        let spent = begin.elapsed().as_nanos() as f64 / f64::from(STORES);
+        least = least.min(spent);
+    }
+    if point.read()?.count < u64::from(STORES) {
+        return Err(io::Error::other("breakpoints are accepted but do not trap"));
+    }
+    Ok(least)
+}

@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use pmem::{Emulation, MapOptions, Pmem};
+use pmem::{Emulation, MapOptions, MediumWords, Pmem};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::ground::Ground;
@@ -66,7 +66,11 @@ fn map(path: &Path, emulate: Emulation) -> anyhow::Result<Pmem> {
         ..unprotected()
     };
     let mem = Pmem::open(path, &options)?;
-    mem.share_bandwidth(Some(WORD));
+    let words = MediumWords {
+        busy: WORD,
+        more: Some(std::array::from_fn(|word| WORD + 8 + 8 * word as u64)),
+    };
+    mem.share_bandwidth(Some(&words));
     Ok(mem)
 }
 

@@ -54,8 +54,9 @@ pub use recorder::record;
 
 pub use access::stage::Stage;
 pub use cpu::FlushInstr;
-pub use emulate::Charged;
+pub use emulate::device::{DIMMS_MAX, Modules};
 pub use emulate::emulation::{Emulation, EmulationError};
+pub use emulate::{Charged, MediumWords};
 pub use error::{Error, Fault, Side};
 pub use mapping::growth::lengthen_file;
 pub use mapping::open::MapOptions;

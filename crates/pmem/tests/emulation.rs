@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use pmem::{Charged, Emulation, MapOptions, Pmem, ProtectMode};
+use pmem::{Charged, Emulation, MapOptions, MediumWords, Pmem, ProtectMode};
 
 const KIB: u64 = 1024;
 
@@ -35,6 +35,7 @@ fn charge(mem: &Pmem, work: impl FnOnce(&Pmem)) -> Charged {
         lines_read: after.lines_read - before.lines_read,
         barriers: after.barriers - before.barriers,
         lines_written: after.lines_written - before.lines_written,
+        late: 0,
     }
 }
 
@@ -176,7 +177,10 @@ fn bandwidth_is_shared_by_a_word() {
     let first = Pmem::create(&path, 256 * KIB, false, true, &options).expect("a pool");
     let second = Pmem::open(&path, &options).expect("the same");
     for mem in [&first, &second] {
-        mem.share_bandwidth(Some(0));
+        mem.share_bandwidth(Some(&MediumWords {
+            busy: 0,
+            more: None,
+        }));
     }
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -197,4 +201,97 @@ fn bandwidth_is_shared_by_a_word() {
     first.store(0, u64::MAX / 2);
     first.zero_nt(4096, 64);
     assert!(first.load(0) < u64::MAX / 2);
+}
+
+/// Goal: a device charges what figures charge, access by access, and each takes its time at least.
+/// Method: a device that is far slower than any machine under this test could be, by its budget and
+/// by accesses that wait for the media.
+#[test]
+fn a_device_takes_its_time() {
+    let mem = Pmem::private(64 << 20).emulating(of("device:optane-100,dimms=1"));
+    let took = |work: &dyn Fn()| {
+        let start = Instant::now();
+        work();
+        start.elapsed().as_nanos() as f64
+    };
+    // 310 ns, and 67 more for the pages beyond 16 MiB.
+    let words = took(&|| (0..1000).for_each(|step| _ = mem.load(step * 7919 * 64 % (64 << 20))));
+    assert!(words >= 355.0 * 1000.0, "{words} ns");
+    // 2.28 GiB/s, but for the queue's 8 KiB.
+    let written = took(&|| (0..256).for_each(|block| mem.zero_nt(block * 4096, 4096)));
+    assert!(written >= 256.0 * 4096.0 / 2.45 - 10_000.0, "{written} ns");
+    // A part of a line, and then as many lines are pushed out: 0.57 GiB/s.
+    let parts = took(&|| (0..2000).for_each(|step| mem.flush(step * 8191 * 64 % (64 << 20), 64)));
+    assert!(parts >= 1500.0 * 104.0, "{parts} ns");
+    // Store, flush and fence: 94 ns.
+    let durable = took(&|| {
+        for _ in 0..1000 {
+            mem.flush(4096, 64);
+            mem.fence();
+        }
+    });
+    assert!(durable >= 90.0 * 1000.0, "{durable} ns");
+    // 3 GiB/s of one thread.
+    let read =
+        took(&|| (0..256).for_each(|at| mem.copy_out(at * 4096, &mut [0; 4096]).expect("memory")));
+    assert!(read >= 256.0 * 4096.0 / 3.3, "{read} ns");
+    let charged = mem.charged();
+    assert_eq!(charged.lines_read, 1000 + 256 * 64);
+    assert_eq!(charged.lines_written, 256 * 64 + 2000 + 1000);
+    assert_eq!(charged.barriers, 1000);
+}
+
+/// Goal: the machine's own slowness is told. Method: accesses that a device ends before anybody
+/// could ask for the next one, and accesses that take it long.
+#[test]
+fn what_is_too_fast_is_late() {
+    let mem = Pmem::private(64 << 20).emulating(of("device:dram,dimms=16"));
+    (0..1000).for_each(|_| mem.copy_out(0, &mut [0; 1]).expect("memory"));
+    let late = mem.charged().late;
+    assert!(late > 500, "{late} of 1000");
+    let slow = Pmem::private(64 << 20).emulating(of("device:optane-100"));
+    (0..1000).for_each(|step| _ = slow.load(step * 8192));
+    let late = slow.charged().late;
+    assert!(late < 500, "{late} of 1000");
+}
+
+/// Goal: two mappings of a file share the modules, as two processes do, and one that no longer
+/// shares waits for nobody.
+#[test]
+fn modules_are_shared_by_words() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("pool");
+    let options = MapOptions {
+        emulate: of("device:optane-100,dimms=2"),
+        ..unprotected()
+    };
+    let first = Pmem::create(&path, 2 << 20, false, true, &options).expect("a pool");
+    let second = Pmem::open(&path, &options).expect("the same");
+    let words = MediumWords {
+        busy: 0,
+        more: Some(std::array::from_fn(|word| 8 + 8 * word as u64)),
+    };
+    for mem in [&first, &second] {
+        mem.share_bandwidth(Some(&words));
+    }
+    // A megabyte of each, by modules that write 4.9 bytes a ns together.
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for mem in [&first, &second] {
+            scope.spawn(move || (0..256).for_each(|at| mem.zero_nt(65_536 + at * 4096, 4096)));
+        }
+    });
+    let both = start.elapsed().as_nanos() as f64;
+    assert!(both >= 2.0 * 1_048_576.0 / 4.9 - 20_000.0, "{both} ns");
+    let busy = || [0, 8, 128].map(|word| first.load_cached(word));
+    let told = busy();
+    assert!(told.iter().all(|word| *word > 0), "{told:?}");
+    assert_eq!(first.load_cached(16), 0, "there is no third module");
+    second.share_bandwidth(None);
+    second.zero_nt(1 << 20, 65_536);
+    assert_eq!(busy(), told);
+    // Words that make no sense delay nobody for long.
+    (0..17).for_each(|word| first.store(word * 8, u64::MAX));
+    first.zero_nt(1 << 20, 65_536);
+    first.load(1 << 20);
 }

@@ -149,8 +149,8 @@ pub struct Mount {
     #[arg(short = 'o', value_name = "OPT,OPT=...")]
     pub options: Vec<String>,
     /// Be as slow as another medium: dram, pmep-2014, optane-100, cxl-nvcmm, or figures, like
-    /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are not delayed
-    /// (docs/EMULATION.md)
+    /// read=300ns,write-bandwidth=9.5G,barrier=100ns, or a modelled device, like
+    /// device:optane-100,dimms=6; loads through mappings are not delayed (docs/EMULATION.md)
     #[arg(long, value_name = "MEDIUM")]
     pub emulate: Option<Emulation>,
     /// Protection of the pool against stray stores: auto (keys, where there are any), none, keys
@@ -230,8 +230,8 @@ pub struct Run {
     #[arg(short = 'o', value_name = "OPT,OPT=...")]
     pub options: Vec<String>,
     /// Be as slow as another medium: dram, pmep-2014, optane-100, cxl-nvcmm, or figures, like
-    /// read=300ns,write-bandwidth=9.5G,barrier=100ns; loads through mappings are not delayed
-    /// (docs/EMULATION.md)
+    /// read=300ns,write-bandwidth=9.5G,barrier=100ns, or a modelled device, like
+    /// device:optane-100,dimms=6; loads through mappings are not delayed (docs/EMULATION.md)
     #[arg(long, value_name = "MEDIUM")]
     pub emulate: Option<Emulation>,
     /// Stores to shared mappings reach the file with msync, all or nothing: after a crash the file

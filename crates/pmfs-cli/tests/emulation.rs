@@ -25,6 +25,14 @@ fn a_mount_says_what_it_emulates() {
     // The emulation is an option of the mount, with a medium's name.
     let report = bench.mount(&["-o", "noatime,emulate=pmep-2014:read=0"]);
     assert_eq!(report["emulates"], "write-bandwidth=9.5G,barrier=100ns");
+    bench.umount();
+    let device = "device:optane-100,dimms=6,power=12.5W";
+    let report = bench.mount(&["-o", "emulate=device:optane-100:dimms=6:power=12.5W"]);
+    assert_eq!(report["emulates"], device);
+    let info = bench.json(&["info", "--json", "pool"]);
+    assert_eq!(info["emulated"][0]["medium"], device);
+    std::fs::write(bench.file("file"), [2; 5000]).unwrap();
+    assert_eq!(std::fs::read(bench.file("file")).unwrap(), [2; 5000]);
     let refused = bench.fails(
         1,
         &["mount", "-o", "remount,emulate=pmep-2014", "pool", "mnt"],
@@ -102,6 +110,19 @@ fn what_is_no_medium_is_refused() {
             said.contains("optane-100") && said.contains("read=300ns"),
             "{said}"
         );
+    }
+    for (asked, way_out) in [
+        ("device:optane-300", "optane-100, optane-200"),
+        (
+            "device:optane-100,ranks=2",
+            "dimms=6, interleave=4K or power=15W",
+        ),
+        ("device:optane-100,dimms=17", "dimms=1 to dimms=16"),
+    ] {
+        let output = bench.run(&["mount", "--emulate", asked, "pool", "mnt"]);
+        assert_eq!(output.status.code(), Some(2));
+        let said = text(&output.stderr);
+        assert!(said.contains(way_out), "{said}");
     }
     let said = bench.fails(1, &["mount", "-o", "emulate=read=1", "pool", "mnt"]);
     assert!(said.contains("read=300ns:barrier=100ns"), "{said}");

@@ -109,8 +109,8 @@ on_media! {
         @ 56 unused: u64,
         /// Owner of the rename lock, taken before any other by a rename that moves a directory.
         @ 64 rename_owner: u64,
-        /// Zero.
-        @ 72 unused_middle: [u64; 7],
+        /// Times until which modules 1 to 7 of an emulated device are busy, as that of module 0.
+        @ 72 busy_first: [u64; 7],
         /// Owner of the lock under which the inode table grows.
         @ 128 grow_owner: u64,
         /// Counts arrivals of processes: slots that were marked.
@@ -119,19 +119,23 @@ on_media! {
         /// remember answers for a moment, and a newcomer waits for its end. 0: none. Waiters sleep
         /// on its low half.
         @ 144 lease: u64,
-        /// Zero.
-        @ 152 unused_late: [u64; 5],
+        /// The same of modules 8 to 12.
+        @ 152 busy_middle: [u64; 5],
         /// Owner of the lock under which one process at a time closes the open files of dead ones.
         @ 192 closing_owner: u64,
         /// Tokens given out.
         @ 200 tokens: u64,
         /// The time until which the pool's medium is busy with writes, 64ths of a ns of
-        /// CLOCK_MONOTONIC; 0 unless a slower one is emulated.
+        /// CLOCK_MONOTONIC; of an emulated device, the same of module 0, in ticks of the time stamp
+        /// counter. 0 unless a slower medium is emulated.
         @ 208 busy_until: u64,
         /// One more than the greatest slot that was ever marked: a search for processes ends there.
         @ 216 slots_end: u64,
-        /// Zero.
-        @ 224 unused_tail: [u64; 4],
+        /// The same of modules 13 to 15.
+        @ 224 busy_last: [u64; 3],
+        /// Streams of an emulated device: the number of a span of time (high 32 bits), the threads
+        /// of it, and those of the last one (16 bits each).
+        @ 248 streams: u64,
     }
 }
 
@@ -176,8 +180,11 @@ on_media! {
         /// The slower medium that it emulates: ns more a line read, ns more a barrier, bytes a
         /// second written at most.
         @ 144 emulates: [u64; 3],
+        /// The device that it emulates instead: its number plus one (8 bits), modules (8), the
+        /// power of two of a chunk's bytes (8), zero (8), mW of a module (32). 0: none.
+        @ 168 device: u64,
         /// Zero.
-        @ 168 unused_tail: [u64; 3],
+        @ 176 unused_tail: [u64; 2],
     }
 }
 

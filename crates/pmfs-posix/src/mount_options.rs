@@ -358,7 +358,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "emulate",
         values: Some(
-            "pmep-2014 or optane-100 or cxl-nvcmm or read=300ns:barrier=100ns:write-bandwidth=9.5G",
+            "pmep-2014 or optane-100 or cxl-nvcmm or read=300ns:barrier=100ns:write-bandwidth=9.5G or device:optane-100:dimms=6",
         ),
         about: "as --emulate, with colons in place of commas",
         apply: |options, value| value.parse().map(|medium| options.emulate = medium).is_ok(),

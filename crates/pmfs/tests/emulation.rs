@@ -75,7 +75,12 @@ fn calls_are_charged_what_they_do() {
 fn who_emulates_what_is_told() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = made(dir.path());
-    let media = [of("pmep-2014"), of("dram"), of("read=7ns")];
+    let media = [
+        of("pmep-2014"),
+        of("dram"),
+        of("read=7ns"),
+        of("device:optane-200,dimms=12,power=18W"),
+    ];
     let all = media.map(|medium| open(&path, medium));
     let look = Inspector::open(&path).expect("a pool");
     let told: Vec<Emulation> = look
@@ -101,11 +106,14 @@ fn who_emulates_what_is_told() {
 fn it_is_left_clean() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = made(dir.path());
-    for _ in 0..3 {
-        let (one, other) = (
-            open(&path, of("write-bandwidth=1G")),
-            open(&path, of("write-bandwidth=1G")),
-        );
+    for medium in [
+        "write-bandwidth=1G",
+        "device:optane-100,dimms=16",
+        "write-bandwidth=1G",
+        "device:optane-100,dimms=16",
+        "dram",
+    ] {
+        let (one, other) = (open(&path, of(medium)), open(&path, of(medium)));
         assert_eq!(one.recovery().kind, RecoveryKind::None);
         let _ = one.unlink(ROOT_INO, b"file");
         file(&one);

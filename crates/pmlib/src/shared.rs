@@ -41,6 +41,7 @@ impl Memory {
                 slots_end: at(SLOTS_END_OFFSET),
                 patrolled: at(PATROLLED_OFFSET),
                 busy_until: at(BUSY_UNTIL_OFFSET),
+                busy_more: None,
                 arrivals: at(ARRIVALS_OFFSET),
                 lease: at(LEASE_OFFSET),
             },

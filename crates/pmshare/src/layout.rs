@@ -27,6 +27,9 @@ pub struct Layout {
     pub patrolled: u64,
     /// The time until which the medium is busy with writes; 0 unless a slower one is emulated.
     pub busy_until: u64,
+    /// The same of an emulated device's further modules, and the count of its streams. `None`: each
+    /// process emulates a device of its own.
+    pub busy_more: Option<[u64; pmem::DIMMS_MAX as usize]>,
     /// The count of slots that were marked.
     pub arrivals: u64,
     /// The slot, plus one, of the process with the single-opener lease.

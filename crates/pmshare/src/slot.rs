@@ -10,8 +10,8 @@ use crate::holder::{Holder, slot_of};
 use crate::layout::Shared;
 use crate::lock_bytes::slot_byte;
 use crate::member::Share;
-use pmem::Emulation;
 use pmem::slots::{ByteLock, Probe};
+use pmem::{Emulation, MediumWords, Modules, Protection};
 use pmfs_format::SlotRaw;
 use pmfs_format::runtime::{SLOT_FREE, SLOT_LIVE};
 use std::path::Path;
@@ -90,7 +90,12 @@ impl<S: Shared> Share<S> {
         let asked = self.mem().emulation();
         runtime.write(
             SlotRaw::emulates.of(off),
-            &[asked.read_ns, asked.barrier_ns, asked.write_bytes_per_s],
+            &[
+                asked.read_ns,
+                asked.barrier_ns,
+                asked.write_bytes_per_s,
+                asked.device.map_or(0, |modules| modules.packed()),
+            ],
         );
         // This precedes the mark, which no process may overlook.
         self.reach_slot(holder.slot);
@@ -145,27 +150,44 @@ impl<S: Shared> Share<S> {
     /// The medium that the process in a slot emulates.
     pub fn slot_emulates(&self, slot: u64) -> Emulation {
         let off = SlotRaw::emulates.of(self.layout().slot(slot));
-        let [read_ns, barrier_ns, write_bytes_per_s] = self.mem().read(off);
+        let [read_ns, barrier_ns, write_bytes_per_s, device] = self.mem().read(off);
         Emulation {
             read_ns,
             barrier_ns,
             write_bytes_per_s,
+            device: Modules::unpacked(device),
         }
     }
 
     /// Shares an emulated medium's bandwidth with all processes in the pool.
     pub fn share_bandwidth(&self) {
-        let word = self.layout().busy_until;
-        self.mem().share_bandwidth(Some(word));
+        let mut words = self.medium_words();
+        // With page permissions a window is a system call, which takes longer than an access.
+        if self.mem().protection() == Protection::Pages {
+            words.more = None;
+        }
+        self.mem().share_bandwidth(Some(&words));
     }
 
     /// Ends the sharing of bandwidth, before the runtime area is saved. `is_last`: no other process
     /// has the pool.
     pub fn keep_bandwidth(&self, is_last: bool) {
         self.mem().share_bandwidth(None);
-        let word = self.layout().busy_until;
-        if is_last && self.mem().load(word) != 0 {
-            self.runtime().store(word, 0);
+        if !is_last {
+            return;
+        }
+        let MediumWords { busy, more } = self.medium_words();
+        for word in std::iter::once(busy).chain(more.into_iter().flatten()) {
+            if self.mem().load_cached(word) != 0 {
+                self.runtime().store(word, 0);
+            }
+        }
+    }
+
+    fn medium_words(&self) -> MediumWords {
+        MediumWords {
+            busy: self.layout().busy_until,
+            more: self.layout().busy_more,
         }
     }
 

@@ -7,7 +7,7 @@ use crate::medium::table_blocks::TableBlocks;
 use pm_store::Pm;
 use pm_store::Runtime;
 use pm_store::annexes::Annexes;
-use pmem::Pmem;
+use pmem::{DIMMS_MAX, Pmem};
 use pmfs_format::{BLOCK_BYTES, RuntimeHeaderRaw, SuperblockRaw};
 use pmshare::{Layout, Shared};
 use std::ops::Range;
@@ -75,6 +75,20 @@ impl Shared for Store {
     }
 }
 
+/// The words of an emulated device's modules behind the first one, and of its streams.
+fn busy_more(header: u64) -> [u64; DIMMS_MAX as usize] {
+    let runs = [
+        (RuntimeHeaderRaw::busy_first.of(header), 7),
+        (RuntimeHeaderRaw::busy_middle.of(header), 5),
+        (RuntimeHeaderRaw::busy_last.of(header), 3),
+        (RuntimeHeaderRaw::streams.of(header), 1),
+    ];
+    let mut words = runs
+        .into_iter()
+        .flat_map(|(first, count)| (0..count).map(move |word| first + word * 8));
+    std::array::from_fn(|_| words.next().expect("there are as many"))
+}
+
 /// The words that processes share, of those of the runtime area.
 fn shared_words(geometry: &Geometry) -> Layout {
     let header = geometry.header;
@@ -87,6 +101,7 @@ fn shared_words(geometry: &Geometry) -> Layout {
         slots_end: RuntimeHeaderRaw::slots_end.of(header),
         patrolled: RuntimeHeaderRaw::patrolled_ns.of(header),
         busy_until: RuntimeHeaderRaw::busy_until.of(header),
+        busy_more: Some(busy_more(header)),
         arrivals: RuntimeHeaderRaw::arrivals.of(header),
         lease: RuntimeHeaderRaw::lease.of(header),
     }

@@ -17,7 +17,7 @@ impl Pmem {
     #[inline]
     pub fn load(&self, off: u64) -> u64 {
         if emulate::active() != 0 {
-            self.charge_words(off, 8);
+            self.await_words(off, 8);
         }
         self.load_cached(off)
     }
@@ -49,7 +49,7 @@ impl Pmem {
     pub fn load_pair(&self, off: u64) -> [u64; 2] {
         let at = self.pair(off);
         if emulate::active() != 0 {
-            self.charge_words(off, 16);
+            self.await_words(off, 16);
         }
         self.note_load(off, 16);
         // SAFETY: `pair` gave a 16-aligned address in the mapping.
@@ -61,7 +61,7 @@ impl Pmem {
     pub fn read<const W: usize>(&self, off: u64) -> [u64; W] {
         let at = self.word_range(off, W);
         if W > 0 && emulate::active() != 0 {
-            self.charge_words(off, 8 * W as u64);
+            self.await_words(off, 8 * W as u64);
         }
         self.note_load(off, 8 * W as u64);
         // Acquire costs nothing on x86, and stops the compiler from reordering.
@@ -79,6 +79,9 @@ impl Pmem {
     #[inline(always)]
     pub fn copy_out(&self, off: u64, to: &mut [u8]) -> Result<(), Fault> {
         let from = self.source(off, to.len());
+        if emulate::active() != 0 {
+            return self.copy_out_slowed(off, to);
+        }
         // SAFETY: `to` is the caller's exclusive buffer of that length; the
         // source is in the mapping.
         unsafe { self.copier.copy(to.as_mut_ptr(), from, to.len()) }
@@ -114,6 +117,9 @@ impl Pmem {
         let beside = next.end.saturating_sub(next.start);
         self.range(next.start, beside);
         let from = self.source(off, to.len());
+        if emulate::active() != 0 {
+            return self.copy_out_slowed(off, to);
+        }
         let mut lines = next.step_by(LINE as usize);
         // The last bytes of the copy run beside the prefetches, as many as those cover.
         let mut step = to.len().saturating_sub(beside as usize);
@@ -137,14 +143,31 @@ impl Pmem {
         Ok(())
     }
 
-    /// The source address of a copy, which is recorded and charged.
+    /// Copies as [`Pmem::copy_out`] does, in the time that an emulated medium takes.
+    #[cold]
+    #[inline(never)]
+    fn copy_out_slowed(&self, off: u64, to: &mut [u8]) -> Result<(), Fault> {
+        let from = self.range(off, to.len() as u64);
+        let due = self.charge_copy(off, to.len() as u64);
+        // SAFETY: as in `copy_out`.
+        let copied = unsafe { self.copier.copy(to.as_mut_ptr(), from, to.len()) };
+        self.copied(due);
+        copied.map_err(|(done, address)| self.stopped(off, to, done, address))
+    }
+
+    /// Waits as long as an emulated medium takes for words. They are fetched meanwhile.
+    #[cold]
+    #[inline(never)]
+    fn await_words(&self, off: u64, len: u64) {
+        self.prefetch_if_there(off);
+        self.charge_words(off, len);
+    }
+
+    /// The source address of a copy, which is recorded.
     #[inline(always)]
     fn source(&self, off: u64, bytes: usize) -> *const u8 {
         let from = self.range(off, bytes as u64);
         self.note_load(off, bytes as u64);
-        if emulate::active() != 0 {
-            self.charge_copy(off, bytes as u64);
-        }
         from
     }
 
@@ -167,7 +190,7 @@ impl Pmem {
         let at = self.range(off, 1);
         self.note_load(off, 1);
         if emulate::active() != 0 {
-            self.charge_words(off & !7, 8);
+            self.await_words(off & !7, 8);
         }
         copy::touch(at).map_err(|_| Fault {
             offset: off,

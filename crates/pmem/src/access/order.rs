@@ -48,6 +48,23 @@ impl Pmem {
     #[inline(never)]
     #[cfg_attr(feature = "record", track_caller)]
     fn flush_lines(&self, off: u64, len: u64) {
+        match emulate::active() {
+            0 => self.flush_lines_as::<false>(off, len),
+            _ => self.flush_lines_slowed(off, len),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn flush_lines_slowed(&self, off: u64, len: u64) {
+        self.flush_lines_as::<true>(off, len);
+    }
+
+    /// Flushes, on an emulated medium if it is `SLOW`.
+    #[inline(always)]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn flush_lines_as<const SLOW: bool>(&self, off: u64, len: u64) {
         self.range(off, len);
         if len == 0 {
             return;
@@ -55,7 +72,10 @@ impl Pmem {
         let first = off & !(LINE - 1);
         let count = (off + len - first).div_ceil(LINE);
         counters::flushed(count);
-        let due = self.writes(count);
+        let due = match SLOW {
+            true => self.charge_write(emulate::Op::Flush, off, count),
+            false => 0,
+        };
         self.note_flush(off, len);
         if self.medium.flush != FlushInstr::None {
             let line = self.base.wrapping_add(first as usize);

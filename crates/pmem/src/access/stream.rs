@@ -12,6 +12,8 @@ use crate::recorder::record::StoreKind;
 #[cfg(not(feature = "record"))]
 use crate::recorder::unrecorded::StoreKind;
 
+static ZEROS: [u8; 4096] = [0; 4096];
+
 /// Cuts a range at line boundaries: the bytes before the first whole line, and the bytes in whole
 /// lines. The rest is the tail.
 #[inline(always)]
@@ -58,7 +60,7 @@ impl Pmem {
             return self.copy_nt_observed(to, from, len as usize);
         }
         if emulate::active() != 0 {
-            self.charge_copy(from, len);
+            self.copied(self.charge_copy(from, len));
         }
         // SAFETY: both ranges were checked.
         let copied = unsafe { self.stream_in(to, source, len as usize) };
@@ -69,9 +71,8 @@ impl Pmem {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn zero_nt(&self, off: u64, len: u64) {
-        const ZEROS: [u8; 4096] = [0; 4096];
-        let at = self.range(off, len);
         if RECORDING && self.is_observed() {
+            self.range(off, len);
             let mut done = 0;
             while done < len {
                 // A step ends at a page boundary, so that no line is cut in two.
@@ -82,10 +83,31 @@ impl Pmem {
             }
             return;
         }
+        match emulate::active() {
+            0 => self.zero_as::<false>(off, len),
+            _ => self.zero_slowed(off, len),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn zero_slowed(&self, off: u64, len: u64) {
+        self.zero_as::<true>(off, len);
+    }
+
+    /// Zeroes, on an emulated medium if it is `SLOW`.
+    #[inline(always)]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn zero_as<const SLOW: bool>(&self, off: u64, len: u64) {
+        let at = self.range(off, len);
         let (head, body) = cut(off, len as usize);
         self.write_bytes(off, &ZEROS[..head]);
-        self.flush_ends(off, head);
-        let due = self.writes(body as u64 / LINE);
+        self.flush_ends::<SLOW>(off, head);
+        let due = match SLOW {
+            true => self.charge_write(emulate::Op::Stream, off + head as u64, body as u64 / LINE),
+            false => 0,
+        };
         // SAFETY: whole lines of the range that was checked, from a line on.
         unsafe { self.copier.zero(at.add(head), body) };
         self.written(due);
@@ -94,7 +116,7 @@ impl Pmem {
         }
         let tail = len as usize - head - body;
         self.write_bytes(off + (head + body) as u64, &ZEROS[..tail]);
-        self.flush_ends(off + (head + body) as u64, tail);
+        self.flush_ends::<SLOW>(off + (head + body) as u64, tail);
         self.note_dirty(off, len);
     }
 
@@ -109,8 +131,12 @@ impl Pmem {
         from: *const u8,
         len: usize,
     ) -> Result<(), (usize, usize)> {
-        // SAFETY: the caller's promise.
-        let copied = unsafe { self.stream_all(off, from, len) };
+        let copied = match emulate::active() {
+            // SAFETY: the caller's promise.
+            0 => unsafe { self.stream_all::<false>(off, from, len) },
+            // SAFETY: the same.
+            _ => unsafe { self.stream_all_slowed(off, from, len) },
+        };
         // The range is noted after the stores. If it were noted before, the fence of another thread
         // could take it too early, and this thread's fence would not find it.
         self.note_dirty(off, len as u64);
@@ -119,8 +145,24 @@ impl Pmem {
 
     /// # Safety
     /// The rules of [`Pmem::stream_in`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn stream_all_slowed(
+        &self,
+        off: u64,
+        from: *const u8,
+        len: usize,
+    ) -> Result<(), (usize, usize)> {
+        // SAFETY: the caller's promise.
+        unsafe { self.stream_all::<true>(off, from, len) }
+    }
+
+    /// Copies, on an emulated medium if it is `SLOW`.
+    ///
+    /// # Safety
+    /// The rules of [`Pmem::stream_in`].
     #[inline(always)]
-    unsafe fn stream_all(
+    unsafe fn stream_all<const SLOW: bool>(
         &self,
         off: u64,
         from: *const u8,
@@ -133,12 +175,17 @@ impl Pmem {
             // SAFETY: the head of the range that was checked.
             let copied = unsafe { self.copier.copy(to, from, head) };
             counters::stored(1);
-            self.flush_ends(off, head);
+            self.flush_ends::<SLOW>(off, head);
             copied?;
         }
         if body > 0 {
             counters::streamed(body as u64);
-            let due = self.writes(body as u64 / LINE);
+            let due = match SLOW {
+                true => {
+                    self.charge_write(emulate::Op::Stream, off + head as u64, body as u64 / LINE)
+                }
+                false => 0,
+            };
             let (to, from) = (to.wrapping_add(head), from.wrapping_add(head));
             // SAFETY: whole lines of the range that was checked, from a line on.
             let streamed = unsafe { self.copier.stream(to, from, body) };
@@ -157,7 +204,7 @@ impl Pmem {
                     .copy(to.add(done), from.wrapping_add(done), tail)
             };
             counters::stored(1);
-            self.flush_ends(off + done as u64, tail);
+            self.flush_ends::<SLOW>(off + done as u64, tail);
             copied.map_err(|(more, address)| (done + more, address))?;
         }
         Ok(())
@@ -188,12 +235,15 @@ impl Pmem {
         finished
     }
 
-    /// Flushes the one line that an unaligned end lies in.
+    /// Flushes the one line that an unaligned end lies in, on an emulated medium if it is `SLOW`.
     #[inline]
-    fn flush_ends(&self, off: u64, len: usize) {
+    fn flush_ends<const SLOW: bool>(&self, off: u64, len: usize) {
         if len > 0 {
             counters::flushed(1);
-            let due = self.writes(1);
+            let due = match SLOW {
+                true => self.charge_write(emulate::Op::Flush, off, 1),
+                false => 0,
+            };
             if self.medium.flush != FlushInstr::None {
                 let line = self.base.wrapping_add((off & !(LINE - 1)) as usize);
                 // SAFETY: the line of an offset that was checked; lines don't

@@ -4,6 +4,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::emulate::device::{DIMMS_MAX, Modules};
+use crate::emulate::devices::DEVICES;
+
 /// A slower medium than the memory under the pool (PMFS section 4, PMEP). Zero leaves a property as
 /// it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,6 +17,8 @@ pub struct Emulation {
     pub barrier_ns: u64,
     /// The greatest rate of writes to the pool by all processes together, bytes a second.
     pub write_bytes_per_s: u64,
+    /// The modules whose times are emulated; the three figures are then zero.
+    pub device: Option<Modules>,
 }
 
 /// The longest delay, ns. No memory is slower.
@@ -30,6 +35,7 @@ pub const PROFILES: &[(&str, Emulation)] = &[
             read_ns: 210,
             barrier_ns: 100,
             write_bytes_per_s: 9_500_000_000,
+            device: None,
         },
     ),
     (
@@ -38,6 +44,7 @@ pub const PROFILES: &[(&str, Emulation)] = &[
             read_ns: 224,
             barrier_ns: 8,
             write_bytes_per_s: 13_900_000_000,
+            device: None,
         },
     ),
     (
@@ -46,6 +53,7 @@ pub const PROFILES: &[(&str, Emulation)] = &[
             read_ns: 110,
             barrier_ns: 0,
             write_bytes_per_s: 32_000_000_000,
+            device: None,
         },
     ),
 ];
@@ -56,7 +64,7 @@ pub const PROFILES: &[(&str, Emulation)] = &[
 pub enum EmulationError {
     /// The word is neither the name of a medium nor a figure.
     #[error(
-        "{word:?} is no medium to emulate; write one of {}, or read=300ns, barrier=100ns, write-bandwidth=9.5G, or several",
+        "{word:?} is no medium to emulate; write one of {}, or read=300ns, barrier=100ns, write-bandwidth=9.5G, or several, or device:optane-100,dimms=6",
         names()
     )]
     Unknown {
@@ -79,12 +87,37 @@ pub enum EmulationError {
         /// The value as typed.
         value: String,
     },
+    /// No device has the name.
+    #[error("{name:?} is no device; write device: and one of {}", devices())]
+    NoDevice {
+        /// The name as typed.
+        name: String,
+    },
+    /// A device has no such property.
+    #[error("{word:?} is none of a device's properties; write dimms=6, interleave=4K or power=15W")]
+    NoProperty {
+        /// The word as typed.
+        word: String,
+    },
+    /// The value of a device's property is none.
+    #[error(
+        "{word:?} is out of bounds; write dimms=1 to dimms={DIMMS_MAX}, interleave= a power of two from 256 to 1G, power=8W to power=25W"
+    )]
+    Property {
+        /// The word as typed.
+        word: String,
+    },
     /// The name of a medium does not come first.
     #[error("{word:?} would undo what stands before it; write the medium first")]
     Late {
         /// The word as typed.
         word: String,
     },
+}
+
+fn devices() -> String {
+    let names: Vec<&str> = DEVICES.iter().map(|device| device.name).collect();
+    names.join(", ")
 }
 
 fn names() -> String {
@@ -98,7 +131,17 @@ impl Emulation {
         read_ns: 0,
         barrier_ns: 0,
         write_bytes_per_s: 0,
+        device: None,
     };
+
+    /// The emulation of a device's modules.
+    #[must_use]
+    pub fn of_device(modules: Modules) -> Emulation {
+        Emulation {
+            device: Some(modules),
+            ..Emulation::OFF
+        }
+    }
 
     /// Returns whether nothing is emulated.
     #[must_use]
@@ -113,6 +156,9 @@ impl Emulation {
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), EmulationError> {
+        if let Some(device) = &mut self.device {
+            return device.set(name, value);
+        }
         let time = || {
             time(value).ok_or_else(|| EmulationError::Time {
                 name: name.to_owned(),
@@ -139,18 +185,27 @@ impl Emulation {
 }
 
 /// A description: the name of a medium, figures, or a name followed by figures that replace some of
-/// its own, separated by commas or colons.
+/// its own, separated by commas or colons; or `device`, the name of one, and its properties.
 impl FromStr for Emulation {
     type Err = EmulationError;
 
     fn from_str(text: &str) -> Result<Emulation, EmulationError> {
         let mut emulation = Emulation::OFF;
-        for (at, word) in text.split([',', ':']).enumerate() {
+        let mut words = text.split([',', ':']).enumerate();
+        while let Some((at, word)) = words.next() {
+            if at == 0 && word == "device" {
+                let (_, name) = words.next().unwrap_or_default();
+                emulation = Emulation::of_device(Modules::named(name)?);
+                continue;
+            }
             if let Some((name, value)) = word.split_once('=') {
                 emulation.set(name, value)?;
                 continue;
             }
             let word = || word.to_owned();
+            if emulation.device.is_some() {
+                return Err(EmulationError::NoProperty { word: word() });
+            }
             let known = PROFILES.iter().find(|(name, _)| *name == word());
             let (_, medium) = known.ok_or_else(|| EmulationError::Unknown { word: word() })?;
             if at > 0 {
@@ -196,7 +251,7 @@ fn rate(text: &str) -> Option<u64> {
 }
 
 /// A decimal fraction of a unit; the result must be a whole number.
-fn decimal(text: &str, unit: u64) -> Option<u64> {
+pub(crate) fn decimal(text: &str, unit: u64) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || !is_number(whole) || !is_number(part) || text.ends_with('.') {
@@ -220,6 +275,9 @@ impl fmt::Display for Emulation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_off() {
             return f.write_str("dram");
+        }
+        if let Some(device) = &self.device {
+            return device.fmt(f);
         }
         let mut words = Vec::new();
         if self.read_ns != 0 {
@@ -278,6 +336,15 @@ mod tests {
         for (name, medium) in PROFILES {
             assert_eq!(parsed(name), *medium);
         }
+        let device = |text: &str| parsed(text).device.expect(text);
+        let six = device("device:optane-100,dimms=6,interleave=4K,power=12.5W");
+        assert_eq!(device("device:optane-100:dimms=6:power=12.5W"), six);
+        assert_eq!(
+            (six.dimms(), six.interleave(), six.power_mw()),
+            (6, 4096, 12_500)
+        );
+        assert_eq!(six.device().name, "optane-100");
+        assert_eq!(device("device:optane-200").dimms(), 1);
         // Figures replace those of the named medium.
         let faster = parsed("pmep-2014,read=0,barrier=1us");
         assert_eq!((faster.read_ns, faster.barrier_ns), (0, 1000));
@@ -305,6 +372,24 @@ mod tests {
             ("write-bandwidth=1K", "1M to 1T"),
             ("write-bandwidth=2T", "1M to 1T"),
             ("read=1ns,pmep-2014", "the medium first"),
+            ("device", "one of optane-100"),
+            ("device:", "optane-200"),
+            ("device:optane-300", "optane-100, optane-200"),
+            ("device:optane-100,ranks=2", "dimms=6"),
+            ("device:optane-100,read=3ns", "dimms=6"),
+            ("device:optane-100,fast", "dimms=6"),
+            ("device:optane-100,dimms=0", "dimms=1 to dimms=16"),
+            ("device:optane-100,dimms=17", "dimms=1 to dimms=16"),
+            ("device:optane-100,dimms=-1", "dimms=1 to dimms=16"),
+            ("device:optane-100,interleave=3000", "power of two"),
+            ("device:optane-100,interleave=128", "256 to 1G"),
+            ("device:optane-100,interleave=", "256 to 1G"),
+            ("device:optane-100,interleave=99999999999G", "256 to 1G"),
+            ("device:optane-100,power=15", "power=8W"),
+            ("device:optane-100,power=26W", "power=8W"),
+            ("device:optane-100,power=NaNW", "power=8W"),
+            ("pmep-2014,device:optane-100", "is no medium"),
+            ("dimms=6", "device:optane-100"),
         ] {
             let error = text.parse::<Emulation>().expect_err(text).to_string();
             assert!(error.contains(way_out), "{text:?}: {error}");
@@ -318,7 +403,7 @@ mod tests {
             barrier_ns in 0..=DELAY_NS_MAX,
             rate in prop_oneof![Just(0), BANDWIDTH],
         ) {
-            let some = Emulation { read_ns, barrier_ns, write_bytes_per_s: rate };
+            let some = Emulation { read_ns, barrier_ns, write_bytes_per_s: rate, device: None };
             prop_assert_eq!(parsed(&some.to_string()), some);
             prop_assert_eq!(parsed(&some.as_option()), some);
             prop_assert!(!some.as_option().contains(','));

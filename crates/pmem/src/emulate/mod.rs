@@ -10,20 +10,35 @@
 //!   between has had its part: nothing stays held. A medium that was idle is ahead by [`QUEUE_NS`]:
 //!   its controllers take in that much before anybody has to wait.
 //!
+//! A device in place of such figures ([`device`]) has times of its own ([`model`]): accesses are
+//! given to it, and the thread spins until each is over.
+//!
 //! Off, each place costs one load and a branch, which [`crate::processes::death`] shares at
 //! barriers.
 
+mod buffer;
+pub mod device;
+mod devices;
 pub mod emulation;
+mod model;
+mod norm;
+mod stream;
 pub(crate) mod ticks;
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::cpu::LINE;
+use crate::emulate::device::DIMMS_MAX;
+use crate::emulate::model::{Model, WORDS};
+use crate::emulate::stream::Stream;
 pub(crate) use crate::processes::active::active;
 use crate::processes::active::{self, COUNTING};
 use crate::processes::death;
 use crate::processes::thread;
 use crate::{Emulation, Pmem};
+
+pub(crate) use crate::emulate::model::Op;
 
 /// Written lines that the medium's queues hold, in ns of its time.
 const QUEUE_NS: u64 = 1000;
@@ -45,6 +60,19 @@ pub struct Charged {
     pub barriers: u64,
     /// Lines written.
     pub lines_written: u64,
+    /// Accesses that a device would have ended before this machine did: it is too slow for them.
+    pub late: u64,
+}
+
+/// The places of the words that all processes of a pool share, in bytes from its start (8-aligned,
+/// initially zero).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MediumWords {
+    /// The time until which the medium, or a device's first module, is busy.
+    pub busy: u64,
+    /// The same of a device's further modules, and the count of streams. `None`: each process
+    /// emulates a device of its own.
+    pub more: Option<[u64; DIMMS_MAX as usize]>,
 }
 
 /// Emulates one pool's medium in one process.
@@ -58,14 +86,18 @@ pub(crate) struct Emulator {
     line_parts: u64,
     /// The offset of the shared word in the pool.
     shared: AtomicU64,
-    own: AtomicU64,
+    /// The words of a device's modules behind the first one.
+    shared_more: OnceLock<[u64; DIMMS_MAX as usize]>,
+    own: [AtomicU64; WORDS],
+    model: Option<Model>,
+    late: AtomicU64,
     lines_read: AtomicU64,
     barriers: AtomicU64,
     lines_written: AtomicU64,
 }
 
 impl Emulator {
-    fn new(asked: Emulation) -> Emulator {
+    fn new(asked: Emulation, pool_len: u64) -> Emulator {
         active::emulation_begins();
         let per_line = |rate| (LINE * PARTS * 1_000_000_000 + rate / 2) / rate;
         Emulator {
@@ -79,7 +111,10 @@ impl Emulator {
                 rate => per_line(rate),
             },
             shared: AtomicU64::new(NOT_SHARED),
-            own: AtomicU64::new(0),
+            shared_more: OnceLock::new(),
+            own: Default::default(),
+            model: (asked.device).map(|modules| Model::new(modules, pool_len, ticks::per_ns())),
+            late: AtomicU64::new(0),
             lines_read: AtomicU64::new(0),
             barriers: AtomicU64::new(0),
             lines_written: AtomicU64::new(0),
@@ -116,6 +151,32 @@ impl Emulator {
     fn delay(&self, counter: &AtomicU64, count: u64, ticks: u64) {
         counter.fetch_add(count, Ordering::Relaxed);
         self.spin(ticks);
+    }
+
+    /// The time at which an access begins. The thread's last wait was too long by its stream's
+    /// credit, and the way here is part of the access.
+    fn begin(&self, stream: &Stream) -> u64 {
+        let over = self.way_ticks + stream.credit.load(Ordering::Relaxed);
+        ticks::now().saturating_sub(over)
+    }
+
+    /// Spins until an access to a device is over. Returns whether it was over already.
+    fn spin_until(&self, stream: &Stream, due: u64) -> bool {
+        let mut now = ticks::now();
+        let is_late = now > due;
+        while now < due {
+            now = ticks::now();
+        }
+        let over = (now - due).min(self.credit_ticks_max);
+        stream.credit.store(over, Ordering::Relaxed);
+        is_late
+    }
+
+    /// Ends an access to a device.
+    fn finish(&self, stream: &Stream, due: u64) {
+        if self.spin_until(stream, due) {
+            self.late.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Reserves a part of the medium's time. Returns its end, in [`PARTS`] of a ns.
@@ -159,13 +220,9 @@ fn now_parts() -> u64 {
     (now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64) * PARTS
 }
 
-/// Waits until the medium has taken the written lines.
-#[cold]
-#[inline(never)]
-fn wait(due: u64) {
-    while now_parts() < due {
-        std::hint::spin_loop();
-    }
+/// A number of this thread, other than 0.
+fn thread_number() -> u64 {
+    thread::with(|thread| std::ptr::from_ref(thread).addr() as u64)
 }
 
 /// The count of lines that a range touches.
@@ -180,14 +237,69 @@ impl Pmem {
     /// Adds the emulation of a slower medium to the mapping.
     #[must_use]
     pub fn emulating(mut self, asked: Emulation) -> Pmem {
-        self.emulator = (!asked.is_off()).then(|| Box::new(Emulator::new(asked)));
-        if asked.read_ns != 0 || asked.barrier_ns != 0 {
-            let way_ticks = self.way_ticks();
-            if let Some(emulator) = &mut self.emulator {
-                emulator.way_ticks = way_ticks;
-            }
+        let pool_len = self.len();
+        self.emulator = (!asked.is_off()).then(|| Box::new(Emulator::new(asked, pool_len)));
+        let way_ticks = match asked.device {
+            Some(_) => self.way_of_device(),
+            None if asked.read_ns != 0 || asked.barrier_ns != 0 => self.way_ticks(),
+            None => 0,
+        };
+        if let Some(emulator) = &mut self.emulator {
+            emulator.way_ticks = way_ticks;
         }
         self
+    }
+
+    /// The time of an access to a device outside of its begin and its end: the least of many.
+    fn way_of_device(&self) -> u64 {
+        const MANY: u64 = 64;
+        let Some((emulator, model)) = self.model() else {
+            return 0;
+        };
+        let round = || {
+            let start = ticks::now();
+            let mut inside = 0;
+            for _ in 0..MANY {
+                let stream = model.stream(thread_number());
+                let begun = emulator.begin(stream);
+                emulator.spin_until(std::hint::black_box(stream), begun);
+                inside += ticks::now().wrapping_sub(begun);
+            }
+            // One reading of the clock more than an access has is inside.
+            ticks::now().wrapping_sub(start).saturating_sub(inside) / MANY
+        };
+        (0..MANY).map(|_| round()).min().unwrap_or(0)
+    }
+
+    fn model(&self) -> Option<(&Emulator, &Model)> {
+        let emulator = self.emulator.as_deref()?;
+        Some((emulator, emulator.model.as_ref()?))
+    }
+
+    /// Gives an access to the device, and returns its end.
+    fn access(
+        &self,
+        (emulator, model): (&Emulator, &Model),
+        op: Op,
+        (off, len): (u64, u64),
+    ) -> u64 {
+        let stream = model.stream(thread_number());
+        let begun = emulator.begin(stream);
+        let busy = emulator.shared.load(Ordering::Relaxed);
+        let Some(more) = emulator.shared_more.get().filter(|_| busy != NOT_SHARED) else {
+            let own = |number: usize| &emulator.own[number];
+            return model.access(own, stream, begun, op, (off, len));
+        };
+        let words = |number: usize| {
+            let off = match number.checked_sub(1) {
+                None => busy,
+                Some(further) => more[further],
+            };
+            // SAFETY: `word` gives an aligned word of the mapping; all accesses to it are atomic.
+            unsafe { AtomicU64::from_ptr(self.word(off)) }
+        };
+        let _writable = self.writable();
+        model.access(words, stream, begun, op, (off, len))
     }
 
     /// The time of an empty delay: the least of many, because preemption may lengthen any of them.
@@ -223,19 +335,29 @@ impl Pmem {
             lines_read: emulator.lines_read.load(Ordering::Relaxed),
             barriers: emulator.barriers.load(Ordering::Relaxed),
             lines_written: emulator.lines_written.load(Ordering::Relaxed),
+            late: emulator.late.load(Ordering::Relaxed),
         }
     }
 
-    /// Shares the bandwidth with all users of the word at this offset (8-aligned, initially zero).
-    /// `None`: the bandwidth is no longer shared.
-    pub fn share_bandwidth(&self, word: Option<u64>) {
-        if let Some(emulator) = &self.emulator {
-            if let Some(off) = word {
-                self.word(off);
-            }
-            let word = word.unwrap_or(NOT_SHARED);
-            emulator.shared.store(word, Ordering::Relaxed);
+    /// Shares the medium's time with all users of these words. `None`: it is no longer shared.
+    ///
+    /// # Panics
+    /// If a word is not in the pool.
+    pub fn share_bandwidth(&self, words: Option<&MediumWords>) {
+        let Some(emulator) = &self.emulator else {
+            return;
+        };
+        for off in words.iter().flat_map(|words| words.more).flatten() {
+            self.word(off);
         }
+        if let Some(words) = words {
+            self.word(words.busy);
+            if let Some(more) = words.more {
+                emulator.shared_more.get_or_init(|| more);
+            }
+        }
+        let busy = words.map_or(NOT_SHARED, |words| words.busy);
+        emulator.shared.store(busy, Ordering::Relaxed);
     }
 
     /// Charges for words that are about to be loaded.
@@ -251,39 +373,56 @@ impl Pmem {
             let known = thread.line_read.replace(last);
             lines_of(off, len) - u64::from(known == off / LINE + 1)
         });
-        if lines > 0 {
+        if lines == 0 {
+            return;
+        }
+        let Some(device) = self.model() else {
             emulator.read(lines);
-        }
+            return;
+        };
+        emulator.lines_read.fetch_add(lines, Ordering::Relaxed);
+        let due = self.access(device, Op::Word, (off, len));
+        emulator.finish(device.1.stream(thread_number()), due);
     }
 
-    /// Charges for bytes that are about to be copied out.
+    /// Charges for bytes that are about to be copied out. Returns the argument for
+    /// [`Pmem::copied`].
     #[cold]
     #[inline(never)]
-    pub(crate) fn charge_copy(&self, off: u64, len: u64) {
-        if let Some(emulator) = &self.emulator {
-            emulator.read(lines_of(off, len));
-        }
-    }
-
-    /// Reserves time for lines that are about to be written. Returns the argument for
-    /// [`Pmem::written`].
-    #[inline(always)]
-    pub(crate) fn writes(&self, lines: u64) -> u64 {
-        if active() == 0 {
-            return 0;
-        }
-        self.charge_write(lines)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn charge_write(&self, lines: u64) -> u64 {
+    pub(crate) fn charge_copy(&self, off: u64, len: u64) -> u64 {
         let Some(emulator) = &self.emulator else {
             return 0;
         };
+        let Some(device) = self.model().filter(|_| len > 0) else {
+            emulator.read(lines_of(off, len));
+            return 0;
+        };
+        (emulator.lines_read).fetch_add(lines_of(off, len), Ordering::Relaxed);
+        self.access(device, Op::Read, (off, len))
+    }
+
+    /// Waits for bytes that were copied out.
+    pub(crate) fn copied(&self, due: u64) {
+        if due != 0 {
+            self.wait(due);
+        }
+    }
+
+    /// Reserves time for lines that are about to be written, from that of `off` on. Returns the
+    /// argument for [`Pmem::written`].
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn charge_write(&self, op: Op, off: u64, lines: u64) -> u64 {
+        let Some(emulator) = &self.emulator else {
+            return 0;
+        };
+        if let Some(device) = self.model().filter(|_| lines > 0) {
+            emulator.lines_written.fetch_add(lines, Ordering::Relaxed);
+            return self.access(device, op, (off & !(LINE - 1), lines * LINE));
+        }
         let off = emulator.shared.load(Ordering::Relaxed);
         if off == NOT_SHARED {
-            return emulator.reserve(&emulator.own, lines);
+            return emulator.reserve(&emulator.own[0], lines);
         }
         let _writable = self.writable();
         // SAFETY: `share_bandwidth` checked that it is an aligned word of the mapping; all accesses
@@ -295,7 +434,21 @@ impl Pmem {
     #[inline(always)]
     pub(crate) fn written(&self, due: u64) {
         if due != 0 {
-            wait(due);
+            self.wait(due);
+        }
+    }
+
+    /// Waits until the medium has done an access.
+    #[cold]
+    #[inline(never)]
+    fn wait(&self, due: u64) {
+        match self.model() {
+            Some((emulator, model)) => emulator.finish(model.stream(thread_number()), due),
+            None => {
+                while now_parts() < due {
+                    std::hint::spin_loop();
+                }
+            }
         }
     }
 
@@ -306,7 +459,14 @@ impl Pmem {
         if active & COUNTING != 0 {
             death::at_barrier();
         }
-        if let Some(emulator) = &self.emulator {
+        if let Some((emulator, model)) = self.model() {
+            emulator.barriers.fetch_add(1, Ordering::Relaxed);
+            let stream = model.stream(thread_number());
+            let due = model.fence(stream);
+            if ticks::now() < due {
+                emulator.spin_until(stream, due);
+            }
+        } else if let Some(emulator) = &self.emulator {
             match emulator.barrier_ticks {
                 0 => _ = emulator.barriers.fetch_add(1, Ordering::Relaxed),
                 ticks => emulator.delay(&emulator.barriers, 1, ticks),
@@ -314,3 +474,6 @@ impl Pmem {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,7 +36,8 @@ pub(crate) fn of_ns(ns: u64) -> u64 {
     (ns as f64 * per_ns()).round() as u64
 }
 
-fn per_ns() -> f64 {
+/// Ticks in a ns.
+pub(crate) fn per_ns() -> f64 {
     static RATE: OnceLock<f64> = OnceLock::new();
     *RATE.get_or_init(|| {
         let (start, first) = both();

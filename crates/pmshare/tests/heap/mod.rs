@@ -62,6 +62,7 @@ fn layout() -> Layout {
         slots_end: word(3),
         patrolled: word(4),
         busy_until: word(5),
+        busy_more: None,
         arrivals: word(6),
         lease: word(7),
     }

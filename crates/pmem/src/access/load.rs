@@ -151,7 +151,7 @@ impl Pmem {
         let due = self.charge_copy(off, to.len() as u64);
         // SAFETY: as in `copy_out`.
         let copied = unsafe { self.copier.copy(to.as_mut_ptr(), from, to.len()) };
-        self.copied(due);
+        self.copied_out(due);
         copied.map_err(|(done, address)| self.stopped(off, to, done, address))
     }
 

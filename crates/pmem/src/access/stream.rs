@@ -60,7 +60,7 @@ impl Pmem {
             return self.copy_nt_observed(to, from, len as usize);
         }
         if emulate::active() != 0 {
-            self.copied(self.charge_copy(from, len));
+            self.copied_out(self.charge_copy(from, len));
         }
         // SAFETY: both ranges were checked.
         let copied = unsafe { self.stream_in(to, source, len as usize) };

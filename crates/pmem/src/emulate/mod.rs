@@ -402,7 +402,7 @@ impl Pmem {
     }
 
     /// Waits for bytes that were copied out.
-    pub(crate) fn copied(&self, due: u64) {
+    pub(crate) fn copied_out(&self, due: u64) {
         if due != 0 {
             self.wait(due);
         }

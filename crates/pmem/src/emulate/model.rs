@@ -89,7 +89,7 @@ impl Model {
 
     /// The stream of a thread.
     pub(super) fn stream(&self, thread: u64) -> &Stream {
-        self.streams.of(thread)
+        self.streams.stream_of(thread)
     }
 
     /// The end of an access that begins at `begun` and is of at least one byte. `words` gives the
@@ -124,7 +124,7 @@ impl Model {
         match op {
             Op::Read => {
                 let queue = free.saturating_sub(begun) as f64 - self.spared(&service);
-                begun + self.knee.of(thread, queue.max(0.0)).round() as u64
+                begun + self.knee.meet(thread, queue.max(0.0)).round() as u64
             }
             Op::Word => free.max(begun + self.word_ticks(stream, off, hit).round() as u64),
             Op::Stream | Op::Flush => {
@@ -305,7 +305,7 @@ impl Model {
         while at < off + len {
             let took = &mut service[(at / self.interleave % self.dimms) as usize];
             let line = line.min(*took);
-            *took += self.page_knee.of(line, page) - line;
+            *took += self.page_knee.meet(line, page) - line;
             at = (at / PAGE + 1) * PAGE;
         }
     }

@@ -17,7 +17,7 @@ impl Norm {
     }
 
     /// The norm of two times, neither negative.
-    pub(super) fn of(&self, a: f64, b: f64) -> f64 {
+    pub(super) fn meet(&self, a: f64, b: f64) -> f64 {
         let (least, most) = if a < b { (a, b) } else { (b, a) };
         if most <= 0.0 {
             return 0.0;
@@ -42,7 +42,7 @@ mod tests {
                 true => most * ((a / most).powf(power) + (b / most).powf(power)).powf(1.0 / power),
                 false => 0.0,
             };
-            let got = Norm::new(power).of(a, b);
+            let got = Norm::new(power).meet(a, b);
             prop_assert!((got - exact).abs() <= exact * 1e-3, "{got} {exact}");
         }
     }

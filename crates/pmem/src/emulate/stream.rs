@@ -73,7 +73,7 @@ impl Streams {
     }
 
     /// The stream of a thread, named by a number other than 0.
-    pub(super) fn of(&self, thread: u64) -> &Stream {
+    pub(super) fn stream_of(&self, thread: u64) -> &Stream {
         let first = (thread.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize;
         for look in 0..LOOKS {
             let stream = &self.0[(first + look) % STREAMS];
@@ -139,7 +139,7 @@ mod tests {
     fn threads_have_streams_of_their_own() {
         let streams = Streams::new();
         let thread = |number: u64| 0x7f00_0000_0000 + number * 0x80_1000;
-        let place = |number| std::ptr::from_ref(streams.of(thread(number))).addr();
+        let place = |number| std::ptr::from_ref(streams.stream_of(thread(number))).addr();
         let places: std::collections::BTreeSet<usize> = (1..100).map(place).collect();
         assert_eq!(places.len(), 99);
         assert!((1..100).all(|number| places.contains(&place(number))));
@@ -163,7 +163,7 @@ mod tests {
     fn streams_of_an_epoch_are_counted() {
         let (word, streams) = (AtomicU64::new(0), Streams::new());
         let at = |epoch: u64| epoch << EPOCH_SHIFT;
-        let crowd = |thread, epoch| streams.of(thread).crowd(&word, at(epoch));
+        let crowd = |thread, epoch| streams.stream_of(thread).crowd(&word, at(epoch));
         assert_eq!(crowd(1, 7), 1);
         assert_eq!(crowd(1, 7), 1, "once an epoch");
         assert_eq!(crowd(2, 7), 2);

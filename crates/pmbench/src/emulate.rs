@@ -79,6 +79,11 @@ pub fn run(report: &Report, asked: Emulation) -> anyhow::Result<()> {
     if asked.is_off() {
         bail!("{asked} is memory as it is; write --emulate {DEFAULT}, or another medium");
     }
+    if asked.device.is_some() {
+        bail!(
+            "{asked} has no figures to compare with; write --emulate {DEFAULT}, or another medium of figures"
+        );
+    }
     let ground = Ground::new(1)?;
     let path = ground.path().join("pool");
     drop(Pmem::create(&path, LEN, false, true, &unprotected())?);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 const COLUMNS_MAX: usize = 100;
 /// Folders, and how many longer comment lines each has.
-const LONGER: [(&str, usize); 32] = [
+const LONGER: [(&str, usize); 33] = [
     ("crates/pm-cli", 0),
     ("crates/pm-journal", 0),
     ("crates/pm-space", 0),

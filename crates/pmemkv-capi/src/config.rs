@@ -1,4 +1,5 @@
-//! The configuration of a database that is to be opened: items of five types, by name.
+//! The settings that a program gives for a database before it opens it: items of five types, by
+//! name.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};

@@ -68,26 +68,7 @@ fn room_is_given_back_beside_writers() {
     let is_over = &is_over;
     let freed = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..3u64)
-            .map(|writer| {
-                scope.spawn(move || {
-                    let hash = Hash::open(heaps[writer as usize % 2], "kv").unwrap();
-                    for round in 0..60u64 {
-                        let value = |nth: u64| {
-                            vec![(round + nth) as u8; [50, 700, 9000][round as usize % 3]]
-                        };
-                        let key = |nth: u64| (writer << 32 | nth).to_le_bytes();
-                        for nth in 0..100 {
-                            hash.put(&key(nth), &value(nth)).unwrap();
-                        }
-                        for nth in 0..100 {
-                            assert_eq!(hash.get(&key(nth)).unwrap().unwrap(), value(nth));
-                        }
-                        for nth in 0..99 {
-                            assert!(hash.delete(&key(nth)).unwrap());
-                        }
-                    }
-                })
-            })
+            .map(|nth| scope.spawn(move || put_and_delete(heaps[nth as usize % 2], nth)))
             .collect();
         let objects = scope.spawn(move || {
             while !is_over.load(Ordering::Relaxed) {
@@ -128,6 +109,24 @@ fn room_is_given_back_beside_writers() {
     let hash = Hash::open(&second, "kv").unwrap();
     assert_eq!(hash.count().unwrap(), 3);
     first.check().unwrap();
+}
+
+/// Puts and deletes a writer's own keys, in rounds of several sizes; one of them stays.
+fn put_and_delete(heap: &Heap, writer: u64) {
+    let hash = Hash::open(heap, "kv").unwrap();
+    for round in 0..60u64 {
+        let value = |nth: u64| vec![(round + nth) as u8; [50, 700, 9000][round as usize % 3]];
+        let key = |nth: u64| (writer << 32 | nth).to_le_bytes();
+        for nth in 0..100 {
+            hash.put(&key(nth), &value(nth)).unwrap();
+        }
+        for nth in 0..100 {
+            assert_eq!(hash.get(&key(nth)).unwrap().unwrap(), value(nth));
+        }
+        for nth in 0..99 {
+            assert!(hash.delete(&key(nth)).unwrap());
+        }
+    }
 }
 
 /// An object of a chunk's size whose bytes look like free places.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use pm_cli::Failure;
-use pmkv::Hash;
+use pmkv::{Hash, Kind, Store};
 use pmkv_cli::{Del, Engine, Get, Put};
 use pmlib::{Heap, Options};
 
@@ -29,12 +29,20 @@ pub fn put(arguments: &Put) -> Outcome {
         _ => from_stdin()?,
     };
     let failed = |error| of_engine(&arguments.heap, &error).with_code(COULD_NOT_RUN);
-    let hash = Hash::open(&heap, &arguments.engine.engine).map_err(failed)?;
+    let name = &arguments.engine.engine;
+    let kind = match arguments.kind {
+        Some(kind) => kind.into(),
+        None => Kind::of_engine(&heap, name)
+            .map_err(failed)?
+            .unwrap_or(Kind::Hash),
+    };
+    let engine = kind.open(&heap, name).map_err(failed)?;
     match arguments.ttl {
-        Some(seconds) => hash.put_ttl(key, &value, Duration::from_secs(seconds)),
-        None => hash.put(key, &value),
+        Some(seconds) => engine.put_ttl(key, &value, Duration::from_secs(seconds)),
+        None => engine.put(key, &value),
     }
     .map_err(failed)?;
+    drop(engine);
     closed(&arguments.heap, heap)?;
     if arguments.json {
         let entry = Entry::of_key(key).with_length(&value);
@@ -61,8 +69,8 @@ pub fn get(arguments: &Get) -> Outcome {
     let key = arguments.key.as_bytes();
     let heap = opened(&arguments.heap)?;
     let failed = |error| of_engine(&arguments.heap, &error).with_code(COULD_NOT_RUN);
-    let hash = found(&arguments.heap, &heap, &arguments.engine)?;
-    let value = hash.get(key).map_err(failed)?;
+    let value = found(&arguments.heap, &heap, &arguments.engine)?.get(key);
+    let value = value.map_err(failed)?;
     closed(&arguments.heap, heap)?;
     let Some(value) = value else {
         return Ok(ExitCode::from(NOT_THERE));
@@ -85,8 +93,8 @@ pub fn del(arguments: &Del) -> Outcome {
     let key = arguments.key.as_bytes();
     let heap = opened(&arguments.heap)?;
     let failed = |error| of_engine(&arguments.heap, &error).with_code(COULD_NOT_RUN);
-    let hash = found(&arguments.heap, &heap, &arguments.engine)?;
-    let was_there = hash.delete(key).map_err(failed)?;
+    let was_there = found(&arguments.heap, &heap, &arguments.engine)?.delete(key);
+    let was_there = was_there.map_err(failed)?;
     closed(&arguments.heap, heap)?;
     if !was_there {
         return Ok(ExitCode::from(NOT_THERE));
@@ -108,18 +116,36 @@ pub fn closed(path: &Path, heap: Heap) -> Result<(), Failure> {
     closed.map_err(|error| of_heap(path, &error).with_code(COULD_NOT_RUN))
 }
 
-/// The engine; one that is missing is not made, so that a mistyped name leaves no trace.
-pub fn found<'h>(path: &Path, heap: &'h Heap, engine: &Engine) -> Result<Hash<'h>, Failure> {
-    let name = &engine.engine;
+/// The engine, of any kind; one that is missing is not made, so that a mistyped name leaves no
+/// trace.
+pub fn found<'h>(
+    path: &Path,
+    heap: &'h Heap,
+    engine: &Engine,
+) -> Result<Box<dyn Store + 'h>, Failure> {
     let failed = |error| of_engine(path, &error).with_code(COULD_NOT_RUN);
-    if let Some(hash) = Hash::existing(heap, name).map_err(failed)? {
-        return Ok(hash);
+    match Kind::of_engine(heap, &engine.engine).map_err(failed)? {
+        Some(kind) => kind.open(heap, &engine.engine).map_err(failed),
+        None => Err(missing(path, heap, &engine.engine)),
     }
-    let names = Hash::names(heap).map_err(failed)?;
+}
+
+/// The engine, which has to be a hash.
+pub fn found_hash<'h>(path: &Path, heap: &'h Heap, engine: &Engine) -> Result<Hash<'h>, Failure> {
+    let failed = |error| of_engine(path, &error).with_code(COULD_NOT_RUN);
+    let found = Hash::existing(heap, &engine.engine).map_err(failed)?;
+    found.ok_or_else(|| missing(path, heap, &engine.engine))
+}
+
+fn missing(path: &Path, heap: &Heap, name: &str) -> Failure {
+    let names = match Hash::names(heap) {
+        Ok(names) => names,
+        Err(error) => return of_engine(path, &error).with_code(COULD_NOT_RUN),
+    };
     let way_out = match names.is_empty() {
         true => format!("a first `pmkv put {}` makes it", path.display()),
         false => format!("name one with --engine: {}", names.join(", ")),
     };
     let cause = format!("{}: no engine {name:?} is there", path.display());
-    Err(Failure::new(cause, way_out).with_code(NOT_THERE))
+    Failure::new(cause, way_out).with_code(NOT_THERE)
 }

@@ -39,6 +39,7 @@ Examples:
   pmkv put /dev/shm/heap photo <photo.jpg
   pmkv put /dev/shm/heap --engine users -- -key- -value-
   pmkv put /dev/shm/heap --ttl 3600 session 7f3a
+  pmkv put /dev/shm/heap --engine years --kind tree 1815 Ada
 
 When it ends, the value is durable, as far as the medium is (`pmkv stat` tells). An old value of the
 key is replaced. The heap must be there (`pmkv create`); the engine is made by its first put. Keys
@@ -62,15 +63,19 @@ Exit codes: 0 done, 1 the key is not there (nothing is said then), 8 could not b
     #[command(after_help = "\
 Exit codes: 0 done, 1 the key is not there (nothing is said then), 8 could not be done.")]
     Del(Del),
-    /// Show all keys with their values, in no order
+    /// Show keys with their values; those of a tree in order
     #[command(after_help = "\
 A line a key: the key, a tab, the value. Bytes that would break a line or are no UTF-8 are written
 as \\n, \\t, \\r, \\\\ and \\xff. With --json, a line is an object with `key` and `value`; bytes that are no
 UTF-8 are in `key_hex` and `value_hex` instead, in hexadecimal.
 
-The engine is a hash: keys come in no order, and --prefix looks at all of them. For an order:
+Keys of a tree come in the order of their bytes; those of a hash in no order, and --prefix, --from
+and --to look at all of them.
+
+Examples:
 
   pmkv scan /dev/shm/heap | sort
+  pmkv scan /dev/shm/heap --engine years --from 1900 --to 1950
 
 A damaged record is told on stderr, and the other keys are shown.
 
@@ -152,6 +157,24 @@ pub struct Create {
     pub json: bool,
 }
 
+/// The kinds of engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum EngineKind {
+    /// Keys in no order: the fastest for single keys
+    Hash,
+    /// Keys in the order of their bytes
+    Tree,
+}
+
+impl From<EngineKind> for pmkv::Kind {
+    fn from(kind: EngineKind) -> pmkv::Kind {
+        match kind {
+            EngineKind::Hash => pmkv::Kind::Hash,
+            EngineKind::Tree => pmkv::Kind::Tree,
+        }
+    }
+}
+
 /// The engine that a command is about.
 #[derive(Args)]
 pub struct Engine {
@@ -169,6 +192,9 @@ pub struct Put {
     pub key: OsString,
     /// The value; read from stdin, as it is, if it is missing or `-`
     pub value: Option<OsString>,
+    /// The kind of an engine that is made: hash, unless it is said; one that is there keeps its own
+    #[arg(long)]
+    pub kind: Option<EngineKind>,
     /// Have the key be missing after so many seconds
     #[arg(long, value_name = "SECONDS")]
     pub ttl: Option<u64>,
@@ -224,6 +250,12 @@ pub struct Scan {
         hide_default_value = true
     )]
     pub prefix: OsString,
+    /// Only keys from this one on
+    #[arg(long, value_name = "KEY")]
+    pub from: Option<OsString>,
+    /// Only keys before this one
+    #[arg(long, value_name = "KEY")]
+    pub to: Option<OsString>,
     /// Only the keys, without their values
     #[arg(long, short)]
     pub keys: bool,

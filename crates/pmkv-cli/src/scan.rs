@@ -1,12 +1,14 @@
 //! `pmkv scan`: all keys of an engine.
 
+use std::ffi::OsStr;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pm_cli::Failure;
-use pmkv::Error;
+use pmkv::{Error, Kind};
 use pmkv_cli::Scan;
 
 use crate::Outcome;
@@ -16,13 +18,24 @@ use crate::shown::{Entry, escaped};
 
 pub fn run(arguments: &Scan) -> Outcome {
     let heap = opened(&arguments.heap)?;
-    let hash = found(&arguments.heap, &heap, &arguments.engine)?;
+    let engine = found(&arguments.heap, &heap, &arguments.engine)?;
     let failed = |error: &Error| of_engine(&arguments.heap, error).with_code(COULD_NOT_RUN);
     let prefix = arguments.prefix.as_bytes();
+    // A tree begins with the first key that may be shown, and ends behind the last one.
+    let start = arguments
+        .from
+        .as_deref()
+        .map_or(prefix, |from| prefix.max(from.as_bytes()));
+    let end = arguments.to.as_deref().map(OsStr::as_bytes);
+    let mut entries = engine.between(
+        Bound::Included(start),
+        end.map_or(Bound::Unbounded, Bound::Excluded),
+    );
+    let is_ordered = engine.kind() == Kind::Tree;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut progress = Progress::begin();
     let mut damaged = 0u64;
-    for entry in hash.iter() {
+    for entry in &mut entries {
         progress.step();
         let (key, value) = match entry {
             Ok(entry) => entry,
@@ -34,7 +47,10 @@ pub fn run(arguments: &Scan) -> Outcome {
             Err(error) => return Err(failed(&error)),
         };
         if !key.starts_with(prefix) {
-            continue;
+            match is_ordered {
+                true => break,
+                false => continue,
+            }
         }
         match out.write_all(line(arguments, &key, &value)?.as_bytes()) {
             // The reader of the result has read enough.
@@ -47,6 +63,8 @@ pub fn run(arguments: &Scan) -> Outcome {
         written => written.map_err(unwritten)?,
     }
     progress.end();
+    drop(entries);
+    drop(engine);
     closed(&arguments.heap, heap)?;
     Ok(done(damaged))
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::Outcome;
 use crate::failure::of_engine;
-use crate::keys::{COULD_NOT_RUN, closed, found, opened};
+use crate::keys::{COULD_NOT_RUN, closed, found_hash, opened};
 use crate::shown::{Entry, escaped};
 
 const DROPPED: u8 = 1;
@@ -52,7 +52,7 @@ impl From<Damage> for Damaged {
 
 pub fn run(arguments: &Scrub) -> Outcome {
     let heap = opened(&arguments.heap)?;
-    let hash = found(&arguments.heap, &heap, &arguments.engine)?;
+    let hash = found_hash(&arguments.heap, &heap, &arguments.engine)?;
     let mut report = Report {
         heap: arguments.heap.display().to_string(),
         engine: arguments.engine.engine.clone(),

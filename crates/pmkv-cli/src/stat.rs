@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use pm_cli::Size;
-use pmkv::Hash;
+use pmkv::{Hash, Kind};
 use pmkv_cli::{Create, Stat};
 use pmlib::{Heap, Options};
 use serde::Serialize;
@@ -31,7 +31,7 @@ struct Report {
 #[derive(Serialize)]
 struct Engine {
     name: String,
-    kind: &'static str,
+    kind: String,
 }
 
 #[derive(Serialize)]
@@ -80,7 +80,15 @@ fn show(path: &Path, heap: Heap, json: bool) -> Outcome {
 impl Report {
     fn new(path: &Path, heap: &Heap) -> Result<Report, pmkv::Error> {
         let stats = heap.stats()?;
-        let engine = |name| Engine { name, kind: "hash" };
+        let engine = |name: String| {
+            let kind = match Kind::of_engine(heap, &name) {
+                Ok(Some(kind)) => kind.to_string(),
+                Ok(None) => "begun".to_owned(),
+                Err(pmkv::Error::Shape { .. }) => "of another version".to_owned(),
+                Err(error) => return Err(error),
+            };
+            Ok(Engine { name, kind })
+        };
         let medium = heap.medium();
         let class = |(object_bytes, chunks)| Class {
             object_bytes,
@@ -97,7 +105,10 @@ impl Report {
             medium: medium.kind.to_string(),
             durability: medium.durability.to_string(),
             flush: medium.flush.to_string(),
-            engines: Hash::names(heap)?.into_iter().map(engine).collect(),
+            engines: Hash::names(heap)?
+                .into_iter()
+                .map(engine)
+                .collect::<Result<_, _>>()?,
         })
     }
 

@@ -145,6 +145,45 @@ fn engines_have_names() {
 }
 
 /// Goal: what can't be done is told in a line, and changes nothing.
+/// Goal: a tree is made on request, and its keys come in order; a command for a hash refuses it.
+#[test]
+fn a_tree_is_in_order() {
+    let place = place();
+    let tree = ["--engine", "tree"];
+    let done = |name: &str, words: &[&str]| {
+        String::from_utf8(place.done(name, &[&tree, words].concat())).expect("text")
+    };
+    done("put", &["--kind", "tree", "m", "1"]);
+    for key in ["z", "b", "ba", "a", "bz", "c"] {
+        done("put", &[key, "1"]);
+    }
+    let keys = |words: &[&str]| done("scan", &[&["--keys"], words].concat()).replace('\n', " ");
+    assert_eq!(keys(&[]), "a b ba bz c m z ");
+    assert_eq!(keys(&["--from", "b", "--to", "c"]), "b ba bz ");
+    assert_eq!(keys(&["--prefix", "b"]), "b ba bz ");
+    assert_eq!(
+        keys(&["--prefix", "b", "--from", "ba", "--to", "bz"]),
+        "ba "
+    );
+    assert_eq!(keys(&["--from", "c", "--to", "b"]), "");
+    assert_eq!(done("get", &["ba"]), "1");
+    done("del", &["ba"]);
+    assert_eq!(keys(&["--prefix", "b"]), "b bz ");
+    for key in ["b", "a", "c"] {
+        place.done("put", &[key, "1"]);
+    }
+    assert_eq!(place.lines(&["--from", "b", "--keys"]), ["b", "c"]);
+    let stat = String::from_utf8(place.done("stat", &[])).expect("text");
+    assert!(stat.contains("engine      tree (tree)\n"), "{stat}");
+    assert!(stat.contains("engine      kv (hash)\n"), "{stat}");
+    let text = refused(
+        &place.run("put", &["--kind", "hash", "-e", "tree", "k", "v"]),
+        8,
+    );
+    assert!(text.contains("the engine is a tree"), "{text}");
+    refused(&place.run("scrub", &tree), 8);
+}
+
 #[test]
 fn what_can_not_be_is_told() {
     let mut place = place();

@@ -1,5 +1,8 @@
 //! Engines of any kind as one type, for callers that learn the kind from the heap.
 
+use std::ops::{Bound, RangeBounds};
+use std::time::Duration;
+
 use pmlib::Heap;
 
 use crate::error::Result;
@@ -9,6 +12,9 @@ use crate::tree::Tree;
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// A walk over keys with their values.
+pub type Entries<'s> = Box<dyn Iterator<Item = Result<Entry>> + 's>;
 
 /// An engine of any kind: the calls of [`Hash`] and [`Tree`], which say more.
 pub trait Store {
@@ -24,6 +30,11 @@ pub trait Store {
     /// # Errors
     /// Those of [`crate::Kv::put`].
     fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
+    /// The same for so long.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::put_ttl`].
+    fn put_ttl(&self, key: &[u8], value: &[u8], ttl: Duration) -> Result<()>;
     /// The same, if the key is as expected; whether it was.
     ///
     /// # Errors
@@ -45,7 +56,9 @@ pub trait Store {
     /// Those of [`crate::Kv::stats`].
     fn stats(&self) -> Result<Stats>;
     /// All keys with their values; in the order of their bytes, if it is a tree.
-    fn entries(&self) -> Box<dyn Iterator<Item = Result<Entry>> + '_>;
+    fn entries(&self) -> Entries<'_>;
+    /// The keys between two bounds with their values. A hash looks at all keys for it.
+    fn between<'s>(&'s self, start: Bound<&'s [u8]>, end: Bound<&'s [u8]>) -> Entries<'s>;
 }
 
 impl Kind {
@@ -62,7 +75,7 @@ impl Kind {
 }
 
 macro_rules! store {
-    ($engine:ident, $kind:ident) => {
+    ($engine:ident, $kind:ident, $between:expr) => {
         impl Store for $engine<'_> {
             fn kind(&self) -> Kind {
                 Kind::$kind
@@ -72,6 +85,9 @@ macro_rules! store {
             }
             fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
                 $engine::put(self, key, value)
+            }
+            fn put_ttl(&self, key: &[u8], value: &[u8], ttl: Duration) -> Result<()> {
+                $engine::put_ttl(self, key, value, ttl)
             }
             fn put_if(&self, key: &[u8], expected: Expect<'_>, value: &[u8]) -> Result<bool> {
                 $engine::put_if(self, key, expected, value)
@@ -85,12 +101,30 @@ macro_rules! store {
             fn stats(&self) -> Result<Stats> {
                 $engine::stats(self)
             }
-            fn entries(&self) -> Box<dyn Iterator<Item = Result<Entry>> + '_> {
+            fn entries(&self) -> Entries<'_> {
                 Box::new($engine::iter(self))
+            }
+            fn between<'s>(&'s self, start: Bound<&'s [u8]>, end: Bound<&'s [u8]>) -> Entries<'s> {
+                $between(self, (start, end))
             }
         }
     };
 }
 
-store!(Hash, Hash);
-store!(Tree, Tree);
+type Bounds<'s> = (Bound<&'s [u8]>, Bound<&'s [u8]>);
+
+fn filtered<'s>(hash: &'s Hash<'_>, bounds: Bounds<'s>) -> Entries<'s> {
+    // A damaged record comes as well: its key is not known.
+    let is_within = move |entry: &Result<Entry>| match entry {
+        Ok((key, _)) => RangeBounds::<[u8]>::contains(&bounds, &key[..]),
+        Err(_) => true,
+    };
+    Box::new(hash.iter().filter(is_within))
+}
+
+fn ranged<'s>(tree: &'s Tree<'_>, bounds: Bounds<'s>) -> Entries<'s> {
+    Box::new(tree.range::<&[u8], _>(bounds))
+}
+
+store!(Hash, Hash, filtered);
+store!(Tree, Tree, ranged);

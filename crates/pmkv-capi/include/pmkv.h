@@ -288,7 +288,9 @@ uint64_t pmheap_tx_root(pmheap_tx_t *tx, const char *name, uint64_t size, uint64
 
 enum pmkv_kind {
     /* Keys in no order. */
-    PMKV_HASH = 0
+    PMKV_HASH = 0,
+    /* Keys in the order of their bytes. */
+    PMKV_TREE = 1
 };
 
 /* How an engine is opened. All zeros, and NULL for the whole: the defaults. */
@@ -349,10 +351,14 @@ enum pmheap_code pmkv_put_if(pmkv_t *kv, const void *key, size_t key_size, int e
                              size_t value_size);
 /* Takes a key away. That is durable when this returns. */
 enum pmheap_code pmkv_delete(pmkv_t *kv, const void *key, size_t key_size);
-/* Shows all keys and values, in no order. A key that is there throughout comes once, and none comes
+/* Shows all keys and values, those of a tree in order. A key that is there throughout comes once, and none comes
  * twice. Keys whose record is damaged are left out; the answer is PMHEAP_E_CORRUPT then, behind all
  * others. */
 enum pmheap_code pmkv_each(pmkv_t *kv, pmkv_entry_cb callback, void *argument);
+/* The same, of keys from `from` on and before `to`; `to` of NULL: to the end. A hash looks at all
+ * of its keys for it. */
+enum pmheap_code pmkv_each_between(pmkv_t *kv, const void *from, size_t from_size, const void *to,
+                                   size_t to_size, pmkv_entry_cb callback, void *argument);
 /* Takes all keys away, not as one change. *count: how many they were; `count` may be NULL. */
 enum pmheap_code pmkv_clear(pmkv_t *kv, uint64_t *count);
 /* How many keys there are, by a look at the whole index. */

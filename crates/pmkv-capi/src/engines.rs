@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
+use std::ops::Bound;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use pmkv::{Error, Expect, Hash};
+use pmkv::{Error, Expect, Kind as EngineKind, Store};
 use pmlib::Heap;
 
 use crate::answer::{Answer, Code, Failure, NULL, answer, done, wrong};
@@ -24,7 +25,7 @@ pub struct EngineHandle {
 
 /// An engine that is open.
 struct Engine {
-    hash: Hash<'static>,
+    kv: Box<dyn Store>,
     /// Behind the engine, which is dropped first: it refers to this heap.
     _heap: Arc<Heap>,
 }
@@ -86,7 +87,7 @@ fn with_value<T>(
     body: impl FnOnce(&[u8]) -> Answer<T>,
 ) -> Answer<T> {
     let mut value = VALUE.try_with(Cell::take).unwrap_or_default();
-    let found = ENGINES.with(kv, |engine| Ok(engine.hash.get_into(key, &mut value)?));
+    let found = ENGINES.with(kv, |engine| Ok(engine.kv.get_into(key, &mut value)?));
     let done = match found {
         Ok(true) => body(&value),
         Ok(false) => Err(Failure::Plain(Code::NoKey)),
@@ -112,18 +113,23 @@ pub unsafe extern "C" fn pmkv_open(
         let options = unsafe { given(options) }?.unwrap_or(&none);
         // SAFETY: as the header says.
         let called = unsafe { name(called) }?;
-        if options.kind != 0 || options.reserved != [0; 6] {
-            return wrong("an engine of a kind that is not known, or a reserved word is not 0");
+        let kind = match options.kind {
+            0 => EngineKind::Hash,
+            1 => EngineKind::Tree,
+            _ => return wrong("an engine of a kind that is not known: see enum pmkv_kind"),
+        };
+        if options.reserved != [0; 6] {
+            return wrong("a reserved word is not 0");
         }
         let heap = with_heap(heap, |heap| Ok(heap.clone()))?;
-        let hash = match options.must_exist {
-            0 => Hash::open(&heap, called)?,
-            _ => Hash::existing(&heap, called)?.ok_or(Failure::Plain(Code::NoKey))?,
-        };
+        if options.must_exist != 0 && EngineKind::of_engine(&heap, called)?.is_none() {
+            return Err(Failure::Plain(Code::NoKey));
+        }
+        let kv = kind.open(&heap, called)?;
         // SAFETY: the heap stays where it is as long as `Engine` has a share of it, and `Engine`
-        // drops the hash before its share.
-        let hash = unsafe { std::mem::transmute::<Hash<'_>, Hash<'static>>(hash) };
-        ENGINES.keep(Arc::new(Engine { hash, _heap: heap }))
+        // drops the engine before its share.
+        let kv = unsafe { std::mem::transmute::<Box<dyn Store + '_>, Box<dyn Store>>(kv) };
+        ENGINES.keep(Arc::new(Engine { kv, _heap: heap }))
     })
 }
 
@@ -196,7 +202,7 @@ pub unsafe extern "C" fn pmkv_put(
         let key = unsafe { values(key.cast::<u8>(), key_size) }?;
         // SAFETY: as the header says.
         let value = unsafe { values(value.cast::<u8>(), value_size) }?;
-        ENGINES.with(kv, |engine| Ok(engine.hash.put(key, value)?))
+        ENGINES.with(kv, |engine| Ok(engine.kv.put(key, value)?))
     })
 }
 
@@ -225,7 +231,7 @@ pub unsafe extern "C" fn pmkv_put_if(
             _ => return wrong("no such expectation: see enum pmkv_expect"),
         };
         ENGINES.with(kv, |engine| {
-            match engine.hash.put_if(key, expected, value)? {
+            match engine.kv.put_if(key, expected, value)? {
                 true => Ok(()),
                 false => Err(Failure::Plain(Code::Expected)),
             }
@@ -243,11 +249,39 @@ pub unsafe extern "C" fn pmkv_delete(
     done(|| {
         // SAFETY: as the header says.
         let key = unsafe { values(key.cast::<u8>(), key_size) }?;
-        ENGINES.with(kv, |engine| match engine.hash.delete(key)? {
+        ENGINES.with(kv, |engine| match engine.kv.delete(key)? {
             true => Ok(()),
             false => Err(Failure::Plain(Code::NoKey)),
         })
     })
+}
+
+/// Shows a walk's entries to a callback.
+fn show_each(
+    kv: *mut EngineHandle,
+    (start, end): (Bound<&[u8]>, Bound<&[u8]>),
+    callback: EntryCallback,
+    argument: *mut c_void,
+) -> Answer<()> {
+    let callback = callback.ok_or(NULL)?;
+    // A share: the callback may call the library.
+    let engine = ENGINES.with(kv, |engine| Ok(engine.clone()))?;
+    let mut damaged = None;
+    for entry in engine.kv.between(start, end) {
+        let (key, value) = match entry {
+            Ok(entry) => entry,
+            Err(error @ Error::Corrupt { .. }) => {
+                damaged.get_or_insert(error);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let (key, value): (&[u8], &[u8]) = (&key, &value);
+        let (of_key, of_value) = (key.as_ptr().cast(), value.as_ptr().cast());
+        // SAFETY: as the header says; both are this call's until the callback has returned.
+        went_on(unsafe { callback(argument, of_key, key.len(), of_value, value.len()) })?;
+    }
+    damaged.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// See `pmkv.h`.
@@ -257,26 +291,29 @@ pub unsafe extern "C" fn pmkv_each(
     callback: EntryCallback,
     argument: *mut c_void,
 ) -> Code {
+    done(|| show_each(kv, (Bound::Unbounded, Bound::Unbounded), callback, argument))
+}
+
+/// See `pmkv.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmkv_each_between(
+    kv: *mut EngineHandle,
+    from: *const c_void,
+    from_size: usize,
+    to: *const c_void,
+    to_size: usize,
+    callback: EntryCallback,
+    argument: *mut c_void,
+) -> Code {
     done(|| {
-        let callback = callback.ok_or(NULL)?;
-        // A share: the callback may call the library.
-        let engine = ENGINES.with(kv, |engine| Ok(engine.clone()))?;
-        let mut damaged = None;
-        for entry in engine.hash.iter() {
-            let (key, value) = match entry {
-                Ok(entry) => entry,
-                Err(error @ Error::Corrupt { .. }) => {
-                    damaged.get_or_insert(error);
-                    continue;
-                }
-                Err(error) => return Err(error.into()),
-            };
-            let (key, value): (&[u8], &[u8]) = (&key, &value);
-            let (of_key, of_value) = (key.as_ptr().cast(), value.as_ptr().cast());
-            // SAFETY: as the header says; both are this call's until the callback has returned.
-            went_on(unsafe { callback(argument, of_key, key.len(), of_value, value.len()) })?;
-        }
-        damaged.map_or(Ok(()), |error| Err(error.into()))
+        // SAFETY: as the header says.
+        let start = Bound::Included(unsafe { values(from.cast::<u8>(), from_size) }?);
+        let end = match to.is_null() && to_size == 0 {
+            true => Bound::Unbounded,
+            // SAFETY: as the header says.
+            false => Bound::Excluded(unsafe { values(to.cast::<u8>(), to_size) }?),
+        };
+        show_each(kv, (start, end), callback, argument)
     })
 }
 
@@ -284,7 +321,7 @@ pub unsafe extern "C" fn pmkv_each(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pmkv_clear(kv: *mut EngineHandle, count: *mut u64) -> Code {
     done(|| {
-        let cleared = ENGINES.with(kv, |engine| Ok(engine.hash.clear()?))?;
+        let cleared = ENGINES.with(kv, |engine| Ok(engine.kv.clear()?))?;
         if count.is_null() {
             return Ok(());
         }
@@ -297,7 +334,7 @@ pub unsafe extern "C" fn pmkv_clear(kv: *mut EngineHandle, count: *mut u64) -> C
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pmkv_count(kv: *mut EngineHandle, count: *mut u64) -> Code {
     done(|| {
-        let keys = ENGINES.with(kv, |engine| Ok(engine.hash.count()?))?;
+        let keys = ENGINES.with(kv, |engine| Ok(engine.kv.stats()?.keys))?;
         // SAFETY: as the header says.
         unsafe { put(count, keys) }
     })
@@ -307,7 +344,7 @@ pub unsafe extern "C" fn pmkv_count(kv: *mut EngineHandle, count: *mut u64) -> C
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pmkv_stats(kv: *mut EngineHandle, into: *mut StatsRaw) -> Code {
     done(|| {
-        let stats = ENGINES.with(kv, |engine| Ok(engine.hash.stats()?))?;
+        let stats = ENGINES.with(kv, |engine| Ok(engine.kv.stats()?))?;
         let stats = StatsRaw {
             keys: stats.keys,
             index_chunks: stats.index_chunks,

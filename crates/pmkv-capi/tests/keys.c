@@ -126,6 +126,54 @@ static void callbacks(void)
     IS(seen.keys == 5);
 }
 
+struct order {
+    char keys[16];
+    size_t count;
+};
+
+static int append_key(void *argument, const void *key, size_t key_size, const void *value,
+                      size_t value_size)
+{
+    struct order *order = (struct order *)argument;
+    IS(key_size == 1 && value != NULL && value_size == 1);
+    order->keys[order->count++] = *(const char *)key;
+    return 0;
+}
+
+static int in_order(const char *from, const char *to, const char *keys)
+{
+    struct order order = {"", 0};
+    OK(pmkv_each_between(kv, from, from ? strlen(from) : 0, to, to ? strlen(to) : 0, append_key, &order));
+    return strcmp(order.keys, keys) == 0;
+}
+
+static void trees(void)
+{
+    struct pmkv_options options;
+    pmkv_t *hash = kv;
+    memset(&options, 0, sizeof options);
+    options.kind = PMKV_TREE;
+    FAILS(PMHEAP_E_SHAPE, pmkv_open(heap, "kv", &options));
+    kv = pmkv_open(heap, "tree", &options);
+    IS(kv != NULL);
+    FAILS(PMHEAP_E_SHAPE, pmkv_open(heap, "tree", NULL));
+    for (const char *key = "hcaegbdf"; *key != 0; key++)
+        OK(pmkv_put(kv, key, 1, "v", 1));
+    IS(in_order(NULL, NULL, "abcdefgh"));
+    IS(in_order("c", "f", "cde"));
+    IS(in_order("bb", NULL, "cdefgh"));
+    IS(in_order(NULL, "b", "a"));
+    IS(in_order("f", "c", "") && in_order(NULL, "", ""));
+    FAILS(PMHEAP_E_NULL, pmkv_each_between(kv, NULL, 1, NULL, 0, append_key, NULL));
+    FAILS(PMHEAP_E_NULL, pmkv_each_between(kv, NULL, 0, NULL, 1, append_key, NULL));
+    FAILS(PMHEAP_E_NULL, pmkv_each_between(kv, NULL, 0, NULL, 0, NULL, NULL));
+    OK(pmkv_delete(kv, "d", 1));
+    IS(in_order("c", "f", "ce") && count() == 7 && has("a", "v", 1));
+    OK(pmkv_clear(kv, NULL));
+    OK(pmkv_close(kv));
+    kv = hash;
+}
+
 static void stats_and_clear(void)
 {
     struct pmkv_stats stats;
@@ -282,6 +330,7 @@ int main(int argc, char **argv)
     puts_and_gets();
     conditions();
     callbacks();
+    trees();
     stats_and_clear();
     sizes();
     wrong_calls();

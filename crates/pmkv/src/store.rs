@@ -17,7 +17,7 @@ pub type Entry = (Vec<u8>, Vec<u8>);
 pub type Entries<'s> = Box<dyn Iterator<Item = Result<Entry>> + 's>;
 
 /// An engine of any kind: the calls of [`Hash`] and [`Tree`], which say more.
-pub trait Store {
+pub trait Store: Send + Sync {
     /// Its kind.
     fn kind(&self) -> Kind;
     /// The value of a key; `None`: it is not there.
@@ -25,6 +25,11 @@ pub trait Store {
     /// # Errors
     /// Those of [`crate::Kv::get`].
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
+    /// The value of a key, into a buffer; whether the key is there.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::get_into`].
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
     /// Has a key have this value.
     ///
     /// # Errors
@@ -82,6 +87,9 @@ macro_rules! store {
             }
             fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
                 $engine::get(self, key)
+            }
+            fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+                $engine::get_into(self, key, value)
             }
             fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
                 $engine::put(self, key, value)

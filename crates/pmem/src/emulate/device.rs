@@ -86,12 +86,12 @@ impl Device {
     /// The media's speed at a budget, by that at 15 W: on a line through the measured budgets, in
     /// logarithms.
     pub(crate) fn speed_at(&self, power_mw: u64) -> f64 {
-        let log = (power_mw as f64 / POWER_MW_USUAL as f64).ln();
+        let log = libm::log(power_mw as f64 / POWER_MW_USUAL as f64);
         let (factor, measured) = match power_mw < POWER_MW_USUAL {
             true => (self.budgets[0], 12.5_f64 / 15.0),
             false => (self.budgets[1], 18.0_f64 / 15.0),
         };
-        (factor.ln() * log / measured.ln()).exp()
+        libm::exp(libm::log(factor) * log / libm::log(measured))
     }
 }
 

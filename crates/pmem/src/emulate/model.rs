@@ -68,7 +68,7 @@ impl Model {
         );
         let dimms = modules.dimms();
         let resident = (device.mapped_bytes * dimms as f64 / pool_len.max(1) as f64).min(1.0);
-        let growth = |crowd: usize| (crowd.max(1) as f64).powf(device.write_page_growth);
+        let growth = |crowd: usize| libm::pow(crowd.max(1) as f64, device.write_page_growth);
         Model {
             device,
             dimms,

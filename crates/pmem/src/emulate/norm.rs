@@ -11,7 +11,7 @@ impl Norm {
     pub(super) fn new(power: f64) -> Norm {
         let entry = |step: usize| {
             let ratio = step as f64 / STEPS as f64;
-            (1.0 + ratio.powf(power)).powf(1.0 / power)
+            libm::pow(1.0 + libm::pow(ratio, power), 1.0 / power)
         };
         Norm(std::array::from_fn(entry))
     }

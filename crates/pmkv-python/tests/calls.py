@@ -73,4 +73,4 @@ with pmkv.open(path) as db, pmkv.open(path, name="other") as other:
     assert db[b"a"] == b"one" and len(other) == 0
     assert db.clear() == 8 and len(db) == 0
 fails(pmkv.Error, pmkv.open, os.path.join(sys.argv[1], "nowhere", "heap"))
-print("ok Python, every method")
+print("ok   Python, every method")

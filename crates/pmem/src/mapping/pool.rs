@@ -325,7 +325,8 @@ impl Pmem {
     /// `len` bytes from `off` on, any alignment.
     #[inline(always)]
     pub(crate) fn range(&self, off: u64, len: u64) -> *mut u8 {
-        if len > self.bound || off > self.bound - len || self.is_behind(off, len) {
+        let is_inside = off.checked_add(len).is_some_and(|end| end <= self.bound);
+        if !is_inside || self.is_behind(off, len) {
             self.refuse(off, len);
         }
         self.base.wrapping_add(off as usize)

@@ -61,7 +61,8 @@ impl Source<'_> {
     }
 }
 
-/// Extent by extent; holes are zeros.
+/// Extent by extent; holes are zeros. Apart, as short appends of memory would pay for its frame.
+#[inline(never)]
 fn copy(
     pool: &Pool,
     fresh: &mut FreshSet<'_>,

@@ -269,7 +269,7 @@ fn futex_wakes_and_times_out() {
     let start = Instant::now();
     mem.futex_wait(64, 1, Duration::from_millis(30));
     assert!(start.elapsed() >= Duration::from_millis(25));
-    // It returns when woken.
+    // The waiter returns when woken.
     let start = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -20,7 +20,7 @@ const POSIX: LockOwner = LockOwner {
 };
 
 /// Two instances: one with a file open and locked, one that holds and locks a file
-/// without a name. Their inodes.
+/// without a name. Returns their inodes.
 fn two_who_hold(bench: &Bench) -> (Fs, Fs, u64, u64) {
     let open = || Fs::open(&bench.path("pool"), &OpenOptions::default()).unwrap();
     let (fs, other) = (open(), open());

@@ -157,7 +157,7 @@ fn either_superblock_serves_and_fsck_rebuilds_the_other() {
         assert_eq!(output.status.code(), Some(4));
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(report["findings"][0]["number"], number);
-        // It serves all the same.
+        // The pool serves all the same.
         assert_eq!(bench.ok(&["get", "pool", "/text", "-"]), "kept");
         let output = bench.run(&["fsck", "--repair", "--json", "pool"]);
         assert_eq!(

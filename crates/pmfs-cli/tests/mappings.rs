@@ -148,7 +148,7 @@ fn mappings_and_calls_agree() {
         fs.write(f, 200, &[step]).unwrap();
         assert_eq!(mapper.load(200, 1), [step], "written by the library");
         assert_eq!(other.load(200, 1), [step], "written by the library");
-        // Its own mount's calls agree, too.
+        // The calls of its own mount agree, too.
         assert_eq!(byte(&both.first(), 200), step);
         mapper.does("write f 300 x");
         assert_eq!(other.load(300, 1), *b"x");
@@ -306,7 +306,7 @@ fn sqlite(database: &Path, text: &str) -> Child {
     child
 }
 
-/// It has to work; what it says.
+/// Runs it, requires success, and returns its output.
 fn said(child: Child) -> String {
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

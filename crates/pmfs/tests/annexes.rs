@@ -102,7 +102,7 @@ fn many_files_held() {
     }
     assert!(inos.iter().all(|&ino| fs.getattr(ino).is_ok()));
     sound(&other);
-    // Its end is found in the annexes, too.
+    // The end of the process is found in the annexes, too.
     drop(fs);
     other.recover_dead().unwrap();
     assert!(inos.iter().all(|&ino| other.getattr(ino).is_err()));

@@ -135,7 +135,7 @@ fn a_pool_that_is_cut_short() {
         first.write(ino, 0, &[8; 10_000]),
         Err(Error::Medium { .. })
     ));
-    // They can leave, and who comes next is told what is wrong.
+    // Both can leave, and the next opener is told what is wrong.
     let _ = first.close();
     let _ = second.close();
     let error = open(&bench.path).err().expect("half of it is not there");

@@ -102,7 +102,7 @@ fn never_both_at_once() {
             "{refused:?}"
         );
         ends(theirs);
-        // Its tables are not believed.
+        // The tables of the other build are not believed.
         let fs = open(&pool).expect("ours again");
         assert_eq!(fs.recovery().kind, RecoveryKind::Walk);
         fs.lookup(ROOT_INO, b"ours").expect("what was there");

@@ -59,7 +59,7 @@ fn a_child_that_was_not_prepared() {
         assert!(matches!(fs.getattr(ino), Err(Error::Forked)));
         assert!(matches!(fs.write(ino, 0, b"x"), Err(Error::Forked)));
         assert!(matches!(fs.detach(), Err(Error::Forked)));
-        // It may open the pool for itself.
+        // The child may open the pool for itself.
         let own = open(&bench.path);
         own.write(ino, 0, b"child").unwrap();
         own.close().unwrap();
@@ -98,13 +98,13 @@ fn a_child_shares_open_files() {
         let mut four = [0; 4];
         assert_eq!(fs.read_file(file, &mut four).unwrap(), 4);
         assert_eq!(&four, b"0123");
-        // Its parent's POSIX lock is not its own; the flock is the open file's.
+        // The parent's POSIX lock is not the child's; the flock is the open file's.
         let range = LockRange { start: 2, end: 2 };
         let lock = fs.lock(ino, POSIX, LockKind::Read, range, 2);
         assert!(matches!(lock, Err(Error::WouldBlock)));
         fs.lock_file(file, LockClass::Flock, LockKind::Read, LockRange::WHOLE)
             .unwrap();
-        // It ends without closing anything.
+        // The child ends without closing anything.
         0
     });
     drop(prepared);
@@ -204,7 +204,7 @@ fn a_program_after_exec() {
         panic!("{failed}");
     });
     assert_eq!(status, 0);
-    // Its death is the end of the file, which has no name.
+    // The child's death is the end of the file, which has no name.
     fs.recover_dead().unwrap();
     assert!(fs.getattr(ino).is_err());
     closed_and_sound(fs, &bench.path);

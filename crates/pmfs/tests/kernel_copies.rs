@@ -410,7 +410,7 @@ fn records_end_with_their_mount() {
     let mount = open(&bench.path);
     mount.note_kernel_read(ino, &|| true).unwrap();
     assert_eq!(fs.kernel_copies().len(), 1);
-    // Its slot's lock falls, as at its death.
+    // The lock of its slot falls, as at its death.
     drop(mount);
     let began = Instant::now();
     fs.write(ino, 0, b"y").unwrap();

@@ -54,7 +54,7 @@ fn all_see_what_is_stored_to_a_shared_mapping() {
         map.read(19 * BLOCK - 1, &mut got).unwrap_err().kind(),
         ErrorKind::InvalidInput
     );
-    // Its blocks stay, and the file, as long as it is mapped.
+    // The file and its blocks stay as long as it is mapped.
     fs.unlink(ROOT_INO, b"file").unwrap();
     drop(again);
     map.read(18 * BLOCK, &mut got).unwrap();

@@ -63,7 +63,7 @@ fn overwriting_leaves_free_space_as_it_is() {
     assert_eq!((free(&fs), pages(&fs), sectors(&fs)), before);
     is_sound(&fs);
     fs.close().unwrap();
-    // It is still the lane's for whoever opens the pool next.
+    // The spare block is still the lane's when the pool is opened next.
     let fs = opened(&path);
     overwrite(&fs, ino, 100);
     assert_eq!(free(&fs), before.0);

@@ -72,7 +72,7 @@ impl Role {
             .starts_with('T')
     }
 
-    /// Its exit code, if it ends in time.
+    /// The exit code of the process, if it ends in time.
     fn ended(&mut self, within: Duration) -> Option<Option<i32>> {
         let since = Instant::now();
         while since.elapsed() < within {
@@ -232,7 +232,7 @@ fn a_thread_that_dies_alone() {
     let ended = process.ended(Duration::from_secs(20));
     assert_eq!(ended, Some(Some(0)), "{}", process.said());
     let fs = Fs::open(&bench.path, &OpenOptions::default()).unwrap();
-    // It closed the pool, and nothing was left to do.
+    // The process closed the pool, and nothing was left to do.
     assert_eq!(fs.recovery().kind, pmfs::RecoveryKind::None);
     fs.close().unwrap();
     assert_eq!(names(&bench), ["whole"]);

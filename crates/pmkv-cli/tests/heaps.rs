@@ -145,7 +145,7 @@ fn the_right_to_read_is_enough() {
         assert!(output.status.success(), "{word}: {error}");
     }
     assert_eq!(fs::read(&path).expect("the file"), before);
-    // Its process is gone, and it can't be recovered without the right to write.
+    // The process of the lane is gone, and recovery needs the right to write.
     drop(heap.into_memory());
     let refused = run("stat");
     let error = String::from_utf8_lossy(&refused.stderr);

@@ -585,7 +585,7 @@ fn every_forged_word_ends_with_an_answer() {
     let mut refused = 0;
     for object in &objects {
         for at in object.clone().step_by(8) {
-            // Its own object is the shortest circle.
+            // An object that names itself is the shortest circle.
             for &value in values.iter().chain([&object.start]) {
                 let mut bad = good.clone();
                 bad[at as usize..at as usize + 8].copy_from_slice(&value.to_le_bytes());

@@ -125,7 +125,7 @@ fn a_heap_is_a_map_of_its_objects() {
             }
             _ => match heap.commit(tx) {
                 Ok(()) => objects = after,
-                // Its record is long, and there is no room for it.
+                // The record of the call is long, and there is no room for it.
                 Err(Error::Full { .. }) => {}
                 Err(error) => panic!("{error}"),
             },

@@ -256,7 +256,7 @@ fn judge(heap: &Heap, bank: u64, path: &Path) {
         file.read_exact_at(&mut bytes, child * 8).expect("a file");
         let done = read(heap, bank, counter(child));
         let said = u64::from_le_bytes(bytes);
-        // It may have died before it could say so.
+        // The process may have died before it could say so.
         assert!((said..=said + 1).contains(&done), "{child}: {said}, {done}");
     }
     let mut objects = 1;

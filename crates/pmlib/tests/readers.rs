@@ -163,11 +163,11 @@ fn what_the_killed_leave_is_refused_until_it_is_recovered() {
             assert_eq!(sum(&heap).expect("somebody has it"), SUM);
         }
         end(&mut child);
-        // It is believed to have the heap for a moment.
+        // For a moment the process is taken for a user of the heap.
         std::thread::sleep(Duration::from_millis(20));
         let seen = sum(&heap);
         if !matches!(seen, Err(Error::NeedsRecovery { .. })) {
-            // It was killed before it came.
+            // The process was killed before it attached.
             assert_eq!(seen.expect("the old run"), SUM);
         }
         Heap::open(&path, &options()).unwrap().close().unwrap();
@@ -247,7 +247,7 @@ fn a_reader_leaves_no_trace() {
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
     let inode = std::os::unix::fs::MetadataExt::ino(&path.metadata().unwrap());
     assert!(!locks.contains(&format!(":{inode} ")), "{locks}");
-    // Its last user, beside the reader, leaves it clean.
+    // The last user beside the reader leaves the heap clean.
     Heap::open(&path, &options()).unwrap().close().unwrap();
     assert_eq!(sum(&heap).unwrap(), SUM);
     drop(heap);

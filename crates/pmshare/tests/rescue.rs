@@ -20,7 +20,7 @@ fn a_dead_holder_is_cleaned_up_after() {
     let _writable = living.mem().writable();
     owner::acquire(&dead, lock(3));
     assert!(!owner::try_acquire(&living, lock(3)));
-    // Its bytes of the file are unlocked, as after the end of its process.
+    // The slot's bytes of the file are unlocked, as after the end of its process.
     drop(dead);
     let held = Held::new(&living, lock(3));
     assert_eq!(*living.rescued.lock().unwrap(), [Dead::Slot(slot)]);

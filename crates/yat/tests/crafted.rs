@@ -151,9 +151,9 @@ fn walk(fs: &Fs) {
 /// The outcome of a repair.
 #[derive(Debug, PartialEq, Eq)]
 enum Repaired {
-    /// It is no pool any more.
+    /// The file is no pool any more.
     Refused,
-    /// It says so: no room for what has to be made.
+    /// The call says so: no room for what has to be made.
     Not,
     Clean,
 }
@@ -250,7 +250,7 @@ fn campaign(edits: Edits, also_use: bool) {
                 clean += u64::from(repaired == Repaired::Clean);
                 unable += u64::from(repaired == Repaired::Not);
             }
-            // It ran into a limit, or into a panic.
+            // The child ran into a limit, or into a panic.
             Err(_) => {
                 eprintln!("PMFS_CRAFTED_SEED={number}: {said}");
                 bad.push(number);

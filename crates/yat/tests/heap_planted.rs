@@ -13,7 +13,7 @@ use yat::heap::{
 };
 use yat::program::Program;
 
-/// Which workload finds something, after how many images.
+/// Returns the workload that finds something, and after how many images.
 fn found(workloads: &[impl Program], depth: usize) -> Option<(String, u64)> {
     let options = Options {
         depth,
@@ -29,7 +29,7 @@ fn found(workloads: &[impl Program], depth: usize) -> Option<(String, u64)> {
     })
 }
 
-/// Which kill of transactions finds something.
+/// Returns the kill of transactions that finds something.
 fn found_by_kill() -> Option<(String, u64)> {
     if let Err(text) = race_everywhere(&killed()[10]) {
         return Some((text, 0));
@@ -37,7 +37,7 @@ fn found_by_kill() -> Option<(String, u64)> {
     found_by_kills_of(&killed())
 }
 
-/// Which kill finds something: the workload, and what was wrong.
+/// Returns the workload whose kill finds something, and what was wrong.
 fn found_by_kills_of(programs: &[impl OnHeap]) -> Option<(String, u64)> {
     programs.iter().find_map(|program| {
         (0..program.steps()).find_map(|step| {
@@ -65,7 +65,7 @@ const TOO: [&str; 7] = [
     "bug-vec-length-before-record",
 ];
 
-/// Which round of three processes finds something.
+/// Returns the round of three processes that finds something.
 fn found_by_histories() -> Option<(String, u64)> {
     (0..ROUNDS).find_map(|seed| round(seed).err().map(|text| (text, seed)))
 }

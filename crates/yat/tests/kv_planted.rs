@@ -10,7 +10,7 @@ use yat::heap::kill::{Finds, What, kill_everywhere};
 use yat::heap::{keyed, keyed_killed, treed};
 use yat::program::Program;
 
-/// Which workload finds a bug, after how many images. Those of batches show in batches.
+/// Returns the workload that finds a bug, and after how many images. Those of batches show in batches.
 fn found(bug: &str) -> Option<(String, u64)> {
     let is_meant = |name: String| !bug.contains("batch") || name.contains("Batch");
     // Most bugs are in what both kinds share.
@@ -26,7 +26,7 @@ fn found(bug: &str) -> Option<(String, u64)> {
     })
 }
 
-/// Which kill finds something.
+/// Returns the kill that finds something.
 fn found_by_kill() -> Option<(String, u64)> {
     keyed_killed().iter().find_map(|program| {
         (0..program.steps()).find_map(|step| {

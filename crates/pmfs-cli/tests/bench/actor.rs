@@ -96,7 +96,7 @@ impl Actor {
         writeln!(self.told, "{what}").expect("it listens");
     }
 
-    /// Its next answer; empty when it has ended.
+    /// The next answer of the process; empty when the process has ended.
     pub fn says(&mut self) -> String {
         match self.said.recv_timeout(PATIENCE) {
             Ok(line) => line,

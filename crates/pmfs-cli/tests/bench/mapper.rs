@@ -115,7 +115,7 @@ impl Mapper {
         writeln!(self.told, "{what}").expect("it listens");
     }
 
-    /// Its next answer; empty when it has ended.
+    /// The next answer of the process; empty when the process has ended.
     pub fn says(&mut self) -> String {
         let mut line = String::new();
         self.said.read_line(&mut line).expect("a pipe");

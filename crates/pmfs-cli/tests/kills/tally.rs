@@ -10,7 +10,7 @@ use serde_json::Value;
 pub enum Cause {
     /// SIGKILL from outside, so long after the load began.
     Time(Duration),
-    /// Its own, so many instructions after this barrier.
+    /// A kill of its own, so many instructions after this barrier.
     Barrier(u64, u64),
 }
 

@@ -52,7 +52,7 @@ impl Worker {
         line.trim_end().to_owned()
     }
 
-    /// It does that, without a failure; what it says besides.
+    /// Runs it, requires success, and returns what else it prints.
     fn does(&mut self, what: &str) -> String {
         writeln!(self.to, "{what}").expect("it listens");
         let mut said = String::new();

@@ -429,7 +429,7 @@ pub fn compile(compiler: &str, source: &str, more: &[&str], program: &Path) -> P
         .arg(if cpp { "-std=c++17" } else { "-std=gnu11" })
         .args(["-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE", "-O1", "-g"])
         .args(["-pthread", "-rdynamic", "-fno-builtin"])
-        // They do on purpose what the compiler warns of.
+        // The programs do on purpose what the compiler warns of.
         .args(["-Wno-nonnull", "-Wno-stringop-overread"])
         .args(["-Wno-stringop-overflow", "-Wno-unused-result"])
         .args(["-Wno-format-truncation", "-Wno-clobbered"])

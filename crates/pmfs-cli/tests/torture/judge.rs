@@ -131,7 +131,7 @@ fn assert_empty(fs: &Fs, used: u64) -> u64 {
     let now = info.blocks - info.blocks_free;
     assert_eq!(now, report.blocks, "blocks in use");
     let table = now.saturating_sub(used);
-    // Its leaves, its nodes, and the root directory's buckets.
+    // The leaves and nodes of the file, and the root directory's buckets.
     assert!(
         table <= info.inodes / INODES_A_BLOCK + 64,
         "{table} blocks are still in use"

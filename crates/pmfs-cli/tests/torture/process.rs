@@ -157,7 +157,7 @@ impl Process {
         }
     }
 
-    /// It ends by itself, well.
+    /// Waits for its end, which is its own and successful.
     pub fn join(&mut self, deadline: Instant) {
         for mut child in [self.child.take(), self.calls.take()].into_iter().flatten() {
             match wait(&mut child, deadline) {
@@ -173,7 +173,7 @@ impl Process {
     }
 
     fn said(&self) -> String {
-        // Its last words may be under way.
+        // The last words of the process may be under way.
         thread::sleep(Duration::from_millis(200));
         fs::read_to_string(&self.said).unwrap_or_default()
     }

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use crate::config::Config;
-use crate::open::{Engine, Stored};
+use crate::open::Engine;
 use crate::pointers::{bytes, lend, put, take_back, text, there};
 use crate::status::{Answer, Status, fail, not_found, null, run};
 
@@ -37,11 +37,11 @@ pub fn unsorted<T>() -> Answer<T> {
 impl Db {
     /// Hands a value on; `NotFound`: the key is not there.
     pub fn with_value<T>(&self, key: &[u8], body: impl FnOnce(&[u8]) -> Answer<T>) -> Answer<T> {
-        let Engine::Hash(stored) = &self.engine else {
+        let Engine::Stored(stored) = &self.engine else {
             return not_found();
         };
         let mut value = VALUE.try_with(Cell::take).unwrap_or_default();
-        let done = match stored.hash.get_into(key, &mut value) {
+        let done = match stored.kv().get_into(key, &mut value) {
             Ok(true) => body(&value),
             Ok(false) => not_found(),
             Err(error) => Err(error.into()),
@@ -54,14 +54,14 @@ impl Db {
     }
 
     fn each(&self, show: ShowEntry, argument: *mut c_void) -> Answer<()> {
-        let Engine::Hash(stored) = &self.engine else {
+        let Engine::Stored(stored) = &self.engine else {
             return not_found();
         };
         let Some(show) = show else {
             return null();
         };
         let mut damaged = Ok(());
-        for entry in stored.hash.iter() {
+        for entry in stored.kv().entries() {
             let (key, value) = match entry {
                 Ok(entry) => entry,
                 Err(error @ pmkv::Error::Corrupt { .. }) => {
@@ -115,11 +115,10 @@ pub unsafe extern "C" fn pmemkv_close(db: *mut Db) {
         let Some(db) = (unsafe { take_back(db) }) else {
             return Ok(());
         };
-        if let Engine::Hash(Stored { hash, heap, .. }) = db.engine {
-            drop(hash);
-            if let Some(heap) = Arc::into_inner(heap) {
-                heap.close().map_err(pmkv::Error::from)?;
-            }
+        if let Engine::Stored(stored) = db.engine
+            && let Some(heap) = Arc::into_inner(stored.owned.into_heap())
+        {
+            heap.close().map_err(pmkv::Error::from)?;
         }
         Ok(())
     });
@@ -132,7 +131,7 @@ pub unsafe extern "C" fn pmemkv_count_all(db: *mut Db, count: *mut usize) -> c_i
         // SAFETY: as the page says.
         let keys = match unsafe { &there(db)?.engine } {
             Engine::Blackhole => 0,
-            Engine::Hash(stored) => stored.hash.count()?,
+            Engine::Stored(stored) => stored.kv().stats()?.keys,
         };
         // SAFETY: as the page says.
         unsafe { put(count, keys as usize) }
@@ -154,7 +153,7 @@ unsafe fn count_range(db: *mut Db, keys: [(*const c_char, usize); 2], count: *mu
         match db.engine {
             // SAFETY: the caller's promise.
             Engine::Blackhole => unsafe { put(count, 0) },
-            Engine::Hash(_) => unsorted(),
+            Engine::Stored(_) => unsorted(),
         }
     })
 }
@@ -173,7 +172,7 @@ unsafe fn show_range(db: *mut Db, keys: [(*const c_char, usize); 2]) -> c_int {
         }
         match db.engine {
             Engine::Blackhole => not_found(),
-            Engine::Hash(_) => unsorted(),
+            Engine::Stored(_) => unsorted(),
         }
     })
 }
@@ -338,7 +337,7 @@ pub unsafe extern "C" fn pmemkv_put(
         let value = unsafe { bytes(value, value_size) }?;
         match &db.engine {
             Engine::Blackhole => Ok(()),
-            Engine::Hash(stored) => Ok(stored.hash.put(key, value)?),
+            Engine::Stored(stored) => Ok(stored.kv().put(key, value)?),
         }
     })
 }
@@ -351,7 +350,7 @@ pub unsafe extern "C" fn pmemkv_remove(db: *mut Db, key: *const c_char, size: us
         let (db, key) = unsafe { (there(db)?, bytes(key, size)?) };
         match &db.engine {
             Engine::Blackhole => Ok(()),
-            Engine::Hash(stored) => match stored.hash.delete(key)? {
+            Engine::Stored(stored) => match stored.kv().delete(key)? {
                 true => Ok(()),
                 false => not_found(),
             },
@@ -367,7 +366,7 @@ pub unsafe extern "C" fn pmemkv_defrag(db: *mut Db, start: f64, amount: f64) -> 
         // SAFETY: as the page says.
         let db = unsafe { there(db) }?;
         match &db.engine {
-            Engine::Hash(stored) if stored.lasts => {
+            Engine::Stored(stored) if stored.lasts => {
                 let is_part = start >= 0.0 && amount >= 0.0 && start + amount <= 100.0;
                 match is_part {
                     true => Ok(()),

@@ -54,11 +54,11 @@ impl Iter {
         // SAFETY: a database outlives its iterators, as the page says.
         let db = unsafe { there(self.db) }?;
         let entry = self.entry()?;
-        let (Engine::Hash(stored), Some(changed)) = (&db.engine, entry.changed.take()) else {
+        let (Engine::Stored(stored), Some(changed)) = (&db.engine, entry.changed.take()) else {
             return Ok(());
         };
         let expected = Expect::Value(&entry.value);
-        if !stored.hash.put_if(&entry.key, expected, &changed)? {
+        if !stored.kv().put_if(&entry.key, expected, &changed)? {
             return fail(
                 Status::UnknownError,
                 c"the record was changed by another since the iterator has read it",
@@ -152,7 +152,7 @@ unsafe fn by_order(iter: *mut Iter) -> c_int {
         // SAFETY: a database outlives its iterators, as the page says.
         match unsafe { &there(iter.db)?.engine } {
             Engine::Blackhole => not_found(),
-            Engine::Hash(_) => unsorted(),
+            Engine::Stored(_) => unsorted(),
         }
     })
 }

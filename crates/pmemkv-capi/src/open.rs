@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use pmkv::Hash;
+use pmkv::{Kind, Owned, Store};
 use pmlib::{Error, Heap, Options};
 
 use crate::config::Config;
@@ -20,16 +20,20 @@ const MEMORY_FIRST: u64 = 64 << 20;
 pub enum Engine {
     /// It takes everything, and has nothing.
     Blackhole,
-    Hash(Stored),
+    Stored(Stored),
 }
 
-/// A hash in a heap.
+/// An engine in a heap.
 pub struct Stored {
-    pub hash: Hash<'static>,
+    pub owned: Owned,
     /// Whether it outlives the process.
     pub lasts: bool,
-    /// Behind the hash, which is dropped first: it refers to this heap.
-    pub heap: Arc<Heap>,
+}
+
+impl Stored {
+    pub fn kv(&self) -> &(dyn Store + '_) {
+        self.owned.store()
+    }
 }
 
 impl Engine {
@@ -37,8 +41,8 @@ impl Engine {
     pub fn open(name: &[u8], config: &Config) -> Answer<Engine> {
         match name {
             b"blackhole" => Ok(Engine::Blackhole),
-            b"cmap" => in_file("pmemkv", config).map(Engine::Hash),
-            b"robinhood" => in_file("pmemkv_robinhood", config).map(Engine::Hash),
+            b"cmap" => in_file("pmemkv", config).map(Engine::Stored),
+            b"robinhood" => in_file("pmemkv_robinhood", config).map(Engine::Stored),
             b"vcmap" => {
                 let Some(bytes) = config.number(c"size")?.filter(|&bytes| bytes > 0) else {
                     return fail(Status::InvalidArgument, c"vcmap needs a size");
@@ -52,9 +56,9 @@ impl Engine {
                         c"the path of vcmap is no directory",
                     );
                 }
-                in_memory(bytes, bytes).map(Engine::Hash)
+                in_memory(bytes, bytes).map(Engine::Stored)
             }
-            b"dram_vcmap" => in_memory(MEMORY_FIRST, MEMORY_MAX).map(Engine::Hash),
+            b"dram_vcmap" => in_memory(MEMORY_FIRST, MEMORY_MAX).map(Engine::Stored),
             b"csmap" | b"stree" | b"tree3" | b"radix" | b"vsmap" | b"dram_vcsmap" => told(
                 Status::NotSupported,
                 &format!(
@@ -129,7 +133,7 @@ fn in_file(root: &str, config: &Config) -> Answer<Stored> {
         Err(error) => return refused(path, &error),
     };
     if !always && !if_missing {
-        match Hash::existing(&heap, root) {
+        match Kind::of_engine(&heap, root) {
             Ok(Some(_)) => {}
             Ok(None) => {
                 return told(
@@ -156,9 +160,6 @@ fn in_memory(bytes: u64, max: u64) -> Answer<Stored> {
 }
 
 fn stored(heap: Arc<Heap>, root: &str, lasts: bool) -> pmkv::Result<Stored> {
-    let hash = Hash::open(&heap, root)?;
-    // SAFETY: the heap stays where it is as long as `Stored` has a share of it, and `Stored` drops
-    // the hash before its share.
-    let hash = unsafe { std::mem::transmute::<Hash<'_>, Hash<'static>>(hash) };
-    Ok(Stored { hash, lasts, heap })
+    let owned = Owned::open(heap, Kind::Hash, root)?;
+    Ok(Stored { owned, lasts })
 }

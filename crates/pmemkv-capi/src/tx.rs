@@ -69,14 +69,14 @@ pub unsafe extern "C" fn pmemkv_tx_commit(tx: *mut Tx) -> c_int {
         let tx = unsafe { there_mut(tx) }?;
         let changes = std::mem::take(&mut tx.changes);
         // SAFETY: a database outlives its transactions, as the page says.
-        let Engine::Hash(stored) = (unsafe { &there(tx.db)?.engine }) else {
+        let Engine::Stored(stored) = (unsafe { &there(tx.db)?.engine }) else {
             return Ok(());
         };
         let each = changes.iter().map(|(key, value)| match value {
             Some(value) => Change::Put(key, value),
             None => Change::Delete(key),
         });
-        Ok(stored.hash.batch(&each.collect::<Vec<_>>())?)
+        Ok(stored.kv().batch(&each.collect::<Vec<_>>())?)
     })
 }
 

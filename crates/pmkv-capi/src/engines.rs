@@ -6,8 +6,7 @@ use std::ops::Bound;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use pmkv::{Error, Expect, Kind as EngineKind, Store};
-use pmlib::Heap;
+use pmkv::{Error, Expect, Kind as EngineKind, Owned};
 
 use crate::answer::{Answer, Code, Failure, NULL, answer, done, wrong};
 use crate::handles::{Kind, Table};
@@ -23,14 +22,7 @@ pub struct EngineHandle {
     _nothing: [u8; 0],
 }
 
-/// An engine that is open.
-struct Engine {
-    kv: Box<dyn Store>,
-    /// Behind the engine, which is dropped first: it refers to this heap.
-    _heap: Arc<Heap>,
-}
-
-static ENGINES: Table<Engine> = Table::of(Kind {
+static ENGINES: Table<Owned> = Table::of(Kind {
     bits: 0x3,
     none: Failure::Wrong(Code::Handle, "no such engine: it was closed, or never open"),
     many: Failure::Wrong(
@@ -87,7 +79,7 @@ fn with_value<T>(
     body: impl FnOnce(&[u8]) -> Answer<T>,
 ) -> Answer<T> {
     let mut value = VALUE.try_with(Cell::take).unwrap_or_default();
-    let found = ENGINES.with(kv, |engine| Ok(engine.kv.get_into(key, &mut value)?));
+    let found = ENGINES.with(kv, |engine| Ok(engine.store().get_into(key, &mut value)?));
     let done = match found {
         Ok(true) => body(&value),
         Ok(false) => Err(Failure::Plain(Code::NoKey)),
@@ -125,11 +117,7 @@ pub unsafe extern "C" fn pmkv_open(
         if options.must_exist != 0 && EngineKind::of_engine(&heap, called)?.is_none() {
             return Err(Failure::Plain(Code::NoKey));
         }
-        let kv = kind.open(&heap, called)?;
-        // SAFETY: the heap stays where it is as long as `Engine` has a share of it, and `Engine`
-        // drops the engine before its share.
-        let kv = unsafe { std::mem::transmute::<Box<dyn Store + '_>, Box<dyn Store>>(kv) };
-        ENGINES.keep(Arc::new(Engine { kv, _heap: heap }))
+        ENGINES.keep(Arc::new(Owned::open(heap, kind, called)?))
     })
 }
 
@@ -202,7 +190,7 @@ pub unsafe extern "C" fn pmkv_put(
         let key = unsafe { values(key.cast::<u8>(), key_size) }?;
         // SAFETY: as the header says.
         let value = unsafe { values(value.cast::<u8>(), value_size) }?;
-        ENGINES.with(kv, |engine| Ok(engine.kv.put(key, value)?))
+        ENGINES.with(kv, |engine| Ok(engine.store().put(key, value)?))
     })
 }
 
@@ -231,7 +219,7 @@ pub unsafe extern "C" fn pmkv_put_if(
             _ => return wrong("no such expectation: see enum pmkv_expect"),
         };
         ENGINES.with(kv, |engine| {
-            match engine.kv.put_if(key, expected, value)? {
+            match engine.store().put_if(key, expected, value)? {
                 true => Ok(()),
                 false => Err(Failure::Plain(Code::Expected)),
             }
@@ -249,7 +237,7 @@ pub unsafe extern "C" fn pmkv_delete(
     done(|| {
         // SAFETY: as the header says.
         let key = unsafe { values(key.cast::<u8>(), key_size) }?;
-        ENGINES.with(kv, |engine| match engine.kv.delete(key)? {
+        ENGINES.with(kv, |engine| match engine.store().delete(key)? {
             true => Ok(()),
             false => Err(Failure::Plain(Code::NoKey)),
         })
@@ -259,7 +247,7 @@ pub unsafe extern "C" fn pmkv_delete(
 /// Shows a walk's entries to a callback.
 fn show_each(
     kv: *mut EngineHandle,
-    (start, end): (Bound<&[u8]>, Bound<&[u8]>),
+    (start, end): (Bound<Vec<u8>>, Bound<Vec<u8>>),
     callback: EntryCallback,
     argument: *mut c_void,
 ) -> Answer<()> {
@@ -267,7 +255,7 @@ fn show_each(
     // A share: the callback may call the library.
     let engine = ENGINES.with(kv, |engine| Ok(engine.clone()))?;
     let mut damaged = None;
-    for entry in engine.kv.between(start, end) {
+    for entry in engine.walk(start, end) {
         let (key, value) = match entry {
             Ok(entry) => entry,
             Err(error @ Error::Corrupt { .. }) => {
@@ -307,11 +295,11 @@ pub unsafe extern "C" fn pmkv_each_between(
 ) -> Code {
     done(|| {
         // SAFETY: as the header says.
-        let start = Bound::Included(unsafe { values(from.cast::<u8>(), from_size) }?);
+        let start = Bound::Included(unsafe { values(from.cast::<u8>(), from_size) }?.to_vec());
         let end = match to.is_null() && to_size == 0 {
             true => Bound::Unbounded,
             // SAFETY: as the header says.
-            false => Bound::Excluded(unsafe { values(to.cast::<u8>(), to_size) }?),
+            false => Bound::Excluded(unsafe { values(to.cast::<u8>(), to_size) }?.to_vec()),
         };
         show_each(kv, (start, end), callback, argument)
     })
@@ -321,7 +309,7 @@ pub unsafe extern "C" fn pmkv_each_between(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pmkv_clear(kv: *mut EngineHandle, count: *mut u64) -> Code {
     done(|| {
-        let cleared = ENGINES.with(kv, |engine| Ok(engine.kv.clear()?))?;
+        let cleared = ENGINES.with(kv, |engine| Ok(engine.store().clear()?))?;
         if count.is_null() {
             return Ok(());
         }
@@ -334,7 +322,7 @@ pub unsafe extern "C" fn pmkv_clear(kv: *mut EngineHandle, count: *mut u64) -> C
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pmkv_count(kv: *mut EngineHandle, count: *mut u64) -> Code {
     done(|| {
-        let keys = ENGINES.with(kv, |engine| Ok(engine.kv.stats()?.keys))?;
+        let keys = ENGINES.with(kv, |engine| Ok(engine.store().stats()?.keys))?;
         // SAFETY: as the header says.
         unsafe { put(count, keys) }
     })
@@ -344,7 +332,7 @@ pub unsafe extern "C" fn pmkv_count(kv: *mut EngineHandle, count: *mut u64) -> C
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pmkv_stats(kv: *mut EngineHandle, into: *mut StatsRaw) -> Code {
     done(|| {
-        let stats = ENGINES.with(kv, |engine| Ok(engine.kv.stats()?))?;
+        let stats = ENGINES.with(kv, |engine| Ok(engine.store().stats()?))?;
         let stats = StatsRaw {
             keys: stats.keys,
             index_chunks: stats.index_chunks,

@@ -28,8 +28,8 @@ pub fn run(arguments: &Scan) -> Outcome {
         .map_or(prefix, |from| prefix.max(from.as_bytes()));
     let end = arguments.to.as_deref().map(OsStr::as_bytes);
     let mut entries = engine.between(
-        Bound::Included(start),
-        end.map_or(Bound::Unbounded, Bound::Excluded),
+        Bound::Included(start.to_vec()),
+        end.map_or(Bound::Unbounded, |end| Bound::Excluded(end.to_vec())),
     );
     let is_ordered = engine.kind() == Kind::Tree;
     let mut out = BufWriter::new(io::stdout().lock());

@@ -1,10 +1,11 @@
-//! The Python module `pmkv`: a mapping of bytes to bytes in a heap. A Python object here keeps a
-//! share of the heap beside what borrows it, which is what this crate's `unsafe` is for.
+//! The Python module `pmkv`: a mapping of bytes to bytes in a heap.
+#![forbid(unsafe_code)]
 
+use std::ops::Bound as End;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use pmkv::{Entries, Expect, Hash};
+use pmkv::{Expect, Kind, Owned};
 use pmlib::{Heap, Options};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyKeyError, PyValueError};
@@ -27,32 +28,14 @@ fn told(error: impl Into<pmkv::Error>) -> PyErr {
     Error::new_err(error.into().to_string())
 }
 
-/// An engine that is open.
-struct Engine {
-    hash: Hash<'static>,
-    /// Behind the hash, which is dropped first: it refers to this heap.
-    heap: Arc<Heap>,
-}
-
-impl Engine {
-    fn open(heap: Heap, name: &str) -> pmkv::Result<Engine> {
-        let heap = Arc::new(heap);
-        let hash = Hash::open(&heap, name)?;
-        // SAFETY: the heap stays where it is as long as `Engine` has a share of it, and `Engine`
-        // drops the hash before its share.
-        let hash = unsafe { std::mem::transmute::<Hash<'_>, Hash<'static>>(hash) };
-        Ok(Engine { hash, heap })
-    }
-}
-
 /// A mapping of bytes to bytes. Each change is durable when its call returns.
 #[pyclass(mapping, module = "pmkv")]
 struct Db {
-    engine: RwLock<Option<Arc<Engine>>>,
+    engine: RwLock<Option<Arc<Owned>>>,
 }
 
 impl Db {
-    fn engine(&self) -> PyResult<Arc<Engine>> {
+    fn engine(&self) -> PyResult<Arc<Owned>> {
         let engine = self.engine.read().unwrap_or_else(PoisonError::into_inner);
         engine
             .clone()
@@ -68,8 +51,8 @@ impl Db {
     ) -> PyResult<bool> {
         let engine = self.engine()?;
         let put = || match expected {
-            None => engine.hash.put(key, value).map(|()| true),
-            Some(expected) => engine.hash.put_if(key, expected, value),
+            None => engine.store().put(key, value).map(|()| true),
+            Some(expected) => engine.store().put_if(key, expected, value),
         };
         let done = if value.len() > LONG_BYTES {
             py.detach(put)
@@ -80,7 +63,7 @@ impl Db {
     }
 
     fn find(&self, key: &[u8]) -> PyResult<Option<Vec<u8>>> {
-        self.engine()?.hash.get(key).map_err(told)
+        self.engine()?.store().get(key).map_err(told)
     }
 }
 
@@ -98,7 +81,7 @@ impl Db {
     }
 
     fn __delitem__(&self, py: Python<'_>, key: &[u8]) -> PyResult<()> {
-        match self.engine()?.hash.delete(key).map_err(told)? {
+        match self.engine()?.store().delete(key).map_err(told)? {
             true => Ok(()),
             false => Err(PyKeyError::new_err(PyBytes::new(py, key).unbind())),
         }
@@ -109,7 +92,7 @@ impl Db {
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        Ok(self.engine()?.hash.count().map_err(told)? as usize)
+        Ok(self.engine()?.store().stats().map_err(told)?.keys as usize)
     }
 
     fn __iter__(&self) -> PyResult<Walk> {
@@ -140,32 +123,31 @@ impl Db {
 
     /// All keys, in no order.
     fn keys(&self) -> PyResult<Walk> {
-        Ok(Walk::of(self.engine()?, Part::Keys))
+        Ok(Walk::of(&self.engine()?, Part::Keys))
     }
 
     /// All values.
     fn values(&self) -> PyResult<Walk> {
-        Ok(Walk::of(self.engine()?, Part::Values))
+        Ok(Walk::of(&self.engine()?, Part::Values))
     }
 
     /// All keys with their values.
     fn items(&self) -> PyResult<Walk> {
-        Ok(Walk::of(self.engine()?, Part::Both))
+        Ok(Walk::of(&self.engine()?, Part::Both))
     }
 
     /// Takes all keys away, not as one change; how many they were.
     fn clear(&self) -> PyResult<u64> {
-        self.engine()?.hash.clear().map_err(told)
+        self.engine()?.store().clear().map_err(told)
     }
 
     /// Leaves the heap, once no walk goes on.
     fn close(&self) -> PyResult<()> {
         let mut engine = self.engine.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(Engine { hash, heap }) = engine.take().and_then(Arc::into_inner) else {
+        let Some(owned) = engine.take().and_then(Arc::into_inner) else {
             return Ok(());
         };
-        drop(hash);
-        match Arc::into_inner(heap).map(Heap::close) {
+        match Arc::into_inner(owned.into_heap()).map(Heap::close) {
             Some(Err(error)) => Err(told(error)),
             _ => Ok(()),
         }
@@ -196,25 +178,14 @@ enum Part {
 /// A walk over a database.
 #[pyclass(module = "pmkv")]
 struct Walk {
-    entries: Mutex<Entries<'static, 'static>>,
+    entries: Mutex<pmkv::Walk>,
     part: Part,
-    /// Behind the walk, which is dropped first: it refers to this engine.
-    _engine: Arc<Engine>,
 }
 
 impl Walk {
-    fn of(engine: Arc<Engine>, part: Part) -> Walk {
-        let entries = engine.hash.iter();
-        // SAFETY: the engine stays where it is as long as `Walk` has a share of it, and `Walk`
-        // drops the entries before its share.
-        let entries = unsafe {
-            std::mem::transmute::<Entries<'_, 'static>, Entries<'static, 'static>>(entries)
-        };
-        Walk {
-            entries: Mutex::new(entries),
-            part,
-            _engine: engine,
-        }
+    fn of(engine: &Arc<Owned>, part: Part) -> Walk {
+        let entries = Mutex::new(engine.walk(End::Unbounded, End::Unbounded));
+        Walk { entries, part }
     }
 }
 
@@ -249,7 +220,8 @@ fn open(path: PathBuf, name: &str, size: u64) -> PyResult<Db> {
         Ok(_) => Heap::open(&path, &options),
         Err(_) => Heap::create(&path, size, &options),
     };
-    let engine = Engine::open(heap.map_err(told)?, name).map_err(told)?;
+    let heap = Arc::new(heap.map_err(told)?);
+    let engine = Owned::open(heap, Kind::Hash, name).map_err(told)?;
     let engine = RwLock::new(Some(Arc::new(engine)));
     Ok(Db { engine })
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use pmlib::Heap;
 
-use crate::error::Result;
+use crate::batch::Change;
+use crate::error::{Error, Result};
+use crate::expiry::Expiry;
 use crate::kv::{Expect, Hash, Stats};
 use crate::opening::Kind;
 use crate::tree::Tree;
@@ -14,7 +16,7 @@ use crate::tree::Tree;
 pub type Entry = (Vec<u8>, Vec<u8>);
 
 /// A walk over keys with their values.
-pub type Entries<'s> = Box<dyn Iterator<Item = Result<Entry>> + 's>;
+pub type Entries<'s> = Box<dyn Iterator<Item = Result<Entry>> + Send + 's>;
 
 /// An engine of any kind: the calls of [`Hash`] and [`Tree`], which say more.
 pub trait Store: Send + Sync {
@@ -50,6 +52,21 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Those of [`crate::Kv::delete`].
     fn delete(&self, key: &[u8]) -> Result<bool>;
+    /// When a key expires; `None`: it is not there.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::expiry`].
+    fn expiry(&self, key: &[u8]) -> Result<Option<Expiry>>;
+    /// Does several changes, wholly or not at all.
+    ///
+    /// # Errors
+    /// Those of [`Hash::batch`]; `NoBatches`: the engine is of a kind that has none.
+    fn batch(&self, changes: &[Change<'_>]) -> Result<()>;
+    /// Takes keys away that have expired; how many they were.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::purge_expired`].
+    fn purge_expired(&self) -> Result<u64>;
     /// Takes all keys away, each by itself; how many they were.
     ///
     /// # Errors
@@ -63,7 +80,12 @@ pub trait Store: Send + Sync {
     /// All keys with their values; in the order of their bytes, if it is a tree.
     fn entries(&self) -> Entries<'_>;
     /// The keys between two bounds with their values. A hash looks at all keys for it.
-    fn between<'s>(&'s self, start: Bound<&'s [u8]>, end: Bound<&'s [u8]>) -> Entries<'s>;
+    fn between(&self, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Entries<'_>;
+    /// The greatest key between two bounds, with its value. A hash looks at all keys for it.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::get`].
+    fn last(&self, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Result<Option<Entry>>;
 }
 
 impl Kind {
@@ -80,7 +102,7 @@ impl Kind {
 }
 
 macro_rules! store {
-    ($engine:ident, $kind:ident, $between:expr) => {
+    ($engine:ident, $kind:ident, $between:expr, $last:expr, $batch:expr) => {
         impl Store for $engine<'_> {
             fn kind(&self) -> Kind {
                 Kind::$kind
@@ -103,6 +125,18 @@ macro_rules! store {
             fn delete(&self, key: &[u8]) -> Result<bool> {
                 $engine::delete(self, key)
             }
+            fn expiry(&self, key: &[u8]) -> Result<Option<Expiry>> {
+                $engine::expiry(self, key)
+            }
+            fn batch(&self, changes: &[Change<'_>]) -> Result<()> {
+                $batch(self, changes)
+            }
+            fn purge_expired(&self) -> Result<u64> {
+                $engine::purge_expired(self)
+            }
+            fn last(&self, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Result<Option<Entry>> {
+                $last(self, (start, end))
+            }
             fn clear(&self) -> Result<u64> {
                 $engine::clear(self)
             }
@@ -112,27 +146,47 @@ macro_rules! store {
             fn entries(&self) -> Entries<'_> {
                 Box::new($engine::iter(self))
             }
-            fn between<'s>(&'s self, start: Bound<&'s [u8]>, end: Bound<&'s [u8]>) -> Entries<'s> {
+            fn between(&self, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Entries<'_> {
                 $between(self, (start, end))
             }
         }
     };
 }
 
-type Bounds<'s> = (Bound<&'s [u8]>, Bound<&'s [u8]>);
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-fn filtered<'s>(hash: &'s Hash<'_>, bounds: Bounds<'s>) -> Entries<'s> {
+fn filtered<'s>(hash: &'s Hash<'_>, bounds: Bounds) -> Entries<'s> {
     // A damaged record comes as well: its key is not known.
     let is_within = move |entry: &Result<Entry>| match entry {
-        Ok((key, _)) => RangeBounds::<[u8]>::contains(&bounds, &key[..]),
+        Ok((key, _)) => RangeBounds::<Vec<u8>>::contains(&bounds, key),
         Err(_) => true,
     };
     Box::new(hash.iter().filter(is_within))
 }
 
-fn ranged<'s>(tree: &'s Tree<'_>, bounds: Bounds<'s>) -> Entries<'s> {
-    Box::new(tree.range::<&[u8], _>(bounds))
+fn ranged<'s>(tree: &'s Tree<'_>, bounds: Bounds) -> Entries<'s> {
+    Box::new(tree.range::<Vec<u8>, _>(bounds))
 }
 
-store!(Hash, Hash, filtered);
-store!(Tree, Tree, ranged);
+fn greatest(hash: &Hash<'_>, bounds: Bounds) -> Result<Option<Entry>> {
+    let mut last: Option<Entry> = None;
+    for entry in filtered(hash, bounds) {
+        let entry = entry?;
+        if last.as_ref().is_none_or(|last| last.0 < entry.0) {
+            last = Some(entry);
+        }
+    }
+    Ok(last)
+}
+
+fn last_of(tree: &Tree<'_>, bounds: Bounds) -> Result<Option<Entry>> {
+    tree.range::<Vec<u8>, _>(bounds).next_back().transpose()
+}
+
+fn no_batch(tree: &Tree<'_>, _: &[Change<'_>]) -> Result<()> {
+    let kind = Store::kind(tree);
+    Err(Error::NoBatches { kind })
+}
+
+store!(Hash, Hash, filtered, greatest, Hash::batch);
+store!(Tree, Tree, ranged, last_of, no_batch);

@@ -1,0 +1,96 @@
+//! Engines that have their heap, for faces whose handles outlive every call.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use pmlib::Heap;
+use self_cell::self_cell;
+
+use crate::error::Result;
+use crate::opening::Kind;
+use crate::store::{Entries, Entry, Store};
+
+type Opened<'h> = Box<dyn Store + 'h>;
+type Walked<'o> = Entries<'o>;
+
+self_cell! {
+    struct WithHeap {
+        owner: Arc<Heap>,
+        #[covariant]
+        dependent: Opened,
+    }
+}
+
+self_cell! {
+    struct WithEngine {
+        owner: Arc<Owned>,
+        #[covariant]
+        dependent: Walked,
+    }
+}
+
+/// An engine that has a share of its heap: no lifetime binds it.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use pmkv::{Kind, Owned};
+/// # use pmlib::{Heap, Options};
+/// let heap = Arc::new(Heap::private(4 << 20, &Options::default())?);
+/// let users = Owned::open(heap, Kind::Hash, "users")?;
+/// let thread = std::thread::spawn(move || users.store().put(b"ada", b"1815"));
+/// thread.join().unwrap()?;
+/// # Ok::<_, pmkv::Error>(())
+/// ```
+pub struct Owned {
+    // The engine is dropped before its share of the heap.
+    cell: WithHeap,
+}
+
+impl Owned {
+    /// The engine of this kind and name; made, if it is missing.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::open`].
+    pub fn open(heap: Arc<Heap>, kind: Kind, name: &str) -> Result<Owned> {
+        let cell = WithHeap::try_new(heap, |heap| kind.open(heap, name))?;
+        Ok(Owned { cell })
+    }
+
+    /// The engine.
+    #[must_use]
+    pub fn store(&self) -> &(dyn Store + '_) {
+        &**self.cell.borrow_dependent()
+    }
+
+    /// Its heap.
+    #[must_use]
+    pub fn heap(&self) -> &Arc<Heap> {
+        self.cell.borrow_owner()
+    }
+
+    /// Closes the engine, and answers its share of the heap.
+    #[must_use]
+    pub fn into_heap(self) -> Arc<Heap> {
+        self.cell.into_owner()
+    }
+
+    /// A walk over keys between two bounds that has a share of the engine; what comes is what
+    /// [`Store::between`] has.
+    pub fn walk(self: &Arc<Self>, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Walk {
+        let cell = WithEngine::new(self.clone(), |engine| engine.store().between(start, end));
+        Walk { cell }
+    }
+}
+
+/// A walk that has a share of its engine ([`Owned::walk`]).
+pub struct Walk {
+    cell: WithEngine,
+}
+
+impl Iterator for Walk {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.cell.with_dependent_mut(|_, entries| entries.next())
+    }
+}

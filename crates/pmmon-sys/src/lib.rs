@@ -8,5 +8,5 @@ mod stores;
 mod watch;
 
 pub use breakpoint::calibrate;
-pub use stores::{ACCESS_BYTES, Kind, Mapping, Op, run, supported};
+pub use stores::{ACCESS_BYTES, Compiled, Kind, Mapping, Op, run, supported};
 pub use watch::{Watch, WatchOptions};

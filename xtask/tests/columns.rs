@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 const COLUMNS_MAX: usize = 100;
 /// Folders, and how many longer comment lines each has.
-const LONGER: [(&str, usize); 33] = [
+const LONGER: [(&str, usize); 34] = [
     ("crates/pm-cli", 0),
     ("crates/pm-journal", 0),
     ("crates/pm-space", 0),
@@ -34,6 +34,7 @@ const LONGER: [(&str, usize); 33] = [
     ("crates/pmlib-derive", 0),
     ("crates/pmlib-format", 0),
     ("crates/pmmon", 0),
+    ("crates/pmmon-cli", 0),
     ("crates/pmmon-sys", 0),
     ("crates/pmshare", 0),
     ("crates/yat", 0),

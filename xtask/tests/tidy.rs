@@ -21,7 +21,7 @@ const UNSAFE_ALLOWED: [&str; 6] = [
     "pmmon-sys",
 ];
 /// The crates of ours on which each may depend.
-const MAY_USE: [(&str, &[&str]); 30] = [
+const MAY_USE: [(&str, &[&str]); 31] = [
     ("pmfs-format", &[]),
     ("pmem", &[]),
     ("pm-store", &["pmem", "pmfs-format"]),
@@ -86,6 +86,7 @@ const MAY_USE: [(&str, &[&str]); 30] = [
     ("pmep-cli", &["pm-cli", "pmep"]),
     ("pmmon", &[]),
     ("pmmon-sys", &["pmmon"]),
+    ("pmmon-cli", &["pm-cli", "pmmon", "pmmon-sys"]),
     ("pmlib-format", &[]),
     ("pmlib-derive", &[]),
     (

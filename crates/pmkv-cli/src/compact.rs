@@ -65,9 +65,9 @@ fn engines(path: &Path) -> Result<u64, Failure> {
     let heap = Heap::open(path, &Options::default()).map_err(|error| of_heap(path, &error))?;
     let mut freed = 0;
     for name in Hash::names(&heap).map_err(failed)? {
-        if Kind::of_engine(&heap, &name).map_err(failed)? == Some(Kind::Hash) {
-            let hash = Hash::open(&heap, &name).map_err(failed)?;
-            freed += hash.compact().map_err(failed)?;
+        if let Some(kind) = Kind::of_engine(&heap, &name).map_err(failed)? {
+            let kv = kind.open(&heap, &name).map_err(failed)?;
+            freed += kv.compact().map_err(failed)?;
         }
     }
     heap.close().map_err(|error| of_heap(path, &error))?;

@@ -130,13 +130,6 @@ pub fn found<'h>(
     }
 }
 
-/// The engine, which has to be a hash.
-pub fn found_hash<'h>(path: &Path, heap: &'h Heap, engine: &Engine) -> Result<Hash<'h>, Failure> {
-    let failed = |error| of_engine(path, &error).with_code(COULD_NOT_RUN);
-    let found = Hash::existing(heap, &engine.engine).map_err(failed)?;
-    found.ok_or_else(|| missing(path, heap, &engine.engine))
-}
-
 fn missing(path: &Path, heap: &Heap, name: &str) -> Failure {
     let names = match Hash::names(heap) {
         Ok(names) => names,

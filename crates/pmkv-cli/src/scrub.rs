@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::Outcome;
 use crate::failure::of_engine;
-use crate::keys::{COULD_NOT_RUN, closed, found_hash, opened};
+use crate::keys::{COULD_NOT_RUN, closed, found, opened};
 use crate::shown::{Entry, escaped};
 
 const DROPPED: u8 = 1;
@@ -52,7 +52,7 @@ impl From<Damage> for Damaged {
 
 pub fn run(arguments: &Scrub) -> Outcome {
     let heap = opened(&arguments.heap)?;
-    let hash = found_hash(&arguments.heap, &heap, &arguments.engine)?;
+    let kv = found(&arguments.heap, &heap, &arguments.engine)?;
     let mut report = Report {
         heap: arguments.heap.display().to_string(),
         engine: arguments.engine.engine.clone(),
@@ -66,7 +66,7 @@ pub fn run(arguments: &Scrub) -> Outcome {
         false => OnDamage::Keep,
     };
     let mut progress = Progress::begin();
-    for step in hash.scrub(on_damage) {
+    for step in kv.scrub(on_damage) {
         let step =
             step.map_err(|error| of_engine(&arguments.heap, &error).with_code(COULD_NOT_RUN))?;
         report.records += step.records;
@@ -77,6 +77,7 @@ pub fn run(arguments: &Scrub) -> Outcome {
         progress.show(step.per_mille);
     }
     progress.end();
+    drop(kv);
     closed(&arguments.heap, heap)?;
     pm_cli::print(arguments.json, &report, Report::text)?;
     Ok(match (report.damaged.is_empty(), arguments.drop) {

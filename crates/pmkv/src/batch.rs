@@ -5,10 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use crate::engine::{Cut, Index};
 use crate::error::{Error, Result};
 use crate::group::{Found, Located};
-use crate::index::{ByHash, Way};
 use crate::journal::Image;
 use crate::key::Key;
-use crate::kv::Hash;
+use crate::kv::Kv;
 use crate::places::Place;
 use crate::record::{self, Head};
 use crate::slot::Slot;
@@ -75,32 +74,32 @@ struct Planned {
 }
 
 /// The outcome of an attempt.
-enum Tried {
+enum Tried<W> {
     Done(Vec<Slot>),
-    /// The way to a key has changed.
-    Again,
+    /// The way to the key of this step has changed, or has to be mended.
+    Again(usize),
     /// There is no slot for the key of this step.
-    Full(usize, Located<Way>),
+    Full(usize, Located<W>),
     /// The journal has no room for so many images.
     Short(u64),
 }
 
-impl<'h> Hash<'h> {
+impl<'h, I: Index> Kv<'h, I> {
     /// Does several changes, wholly or not at all, whatever ends its process or its power. They are
     /// durable when this returns, after three waits for the medium. The last one of several changes
     /// of one key counts. A reader beside it may see some of them before others.
     ///
     /// # Errors
-    /// `TooMany`: there are more than [`BATCH_MAX`]; those of [`Hash::put`] and [`Hash::delete`].
+    /// `TooMany`: there are more than [`BATCH_MAX`]; those of [`Kv::put`] and [`Kv::delete`].
     /// Nothing has changed then.
     pub fn batch(&self, changes: &[Change<'_>]) -> Result<()> {
         self.change_all(changes, false)
     }
 
-    /// Like [`Hash::put`], also over a record of the key that is damaged.
+    /// Like [`Kv::put`], also over a record of the key that is damaged.
     ///
     /// # Errors
-    /// Those of [`Hash::put`], but for `Corrupt`.
+    /// Those of [`Kv::put`], but for `Corrupt`.
     pub fn overwrite(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.change_all(&[Change::Put(key, value)], true)
     }
@@ -172,21 +171,27 @@ impl<'h> Hash<'h> {
             self.need_journal(images)?;
             match self.try_batch(steps, over_damage)? {
                 Tried::Done(gone) => return Ok(gone.into_iter().map(Slot::place).collect()),
-                Tried::Again => {}
-                Tried::Full(nth, full) => ByHash::split(self, steps[nth].key, &full)?,
+                // Nothing else is locked here: a dead process's batch may be met.
+                Tried::Again(nth) => drop(self.lock(steps[nth].key)?),
+                Tried::Full(nth, full) => {
+                    let keys: Vec<Key<'_>> = steps.iter().map(|step| step.key).collect();
+                    I::make_room(self, &keys, nth, &full)?;
+                }
                 // A key may have an older version in another line.
                 Tried::Short(wanted) => images = wanted,
             }
         }
     }
 
-    fn try_batch(&self, steps: &[Step<'_>], over_damage: bool) -> Result<Tried> {
+    fn try_batch(&self, steps: &[Step<'_>], over_damage: bool) -> Result<Tried<I::Way>> {
         let Some(open) = self.lock_journal()? else {
-            return Ok(Tried::Again);
+            return Ok(Tried::Again(0));
         };
         let mut located = Vec::with_capacity(steps.len());
-        for step in steps {
-            let at = self.locate(step.key.hash)?;
+        for (nth, step) in steps.iter().enumerate() {
+            let Some(at) = I::locate(self, step.key)? else {
+                return Ok(Tried::Again(nth));
+            };
             for line in self.cut.own_lines(step.key.hash) {
                 self.ground.mem().prefetch_if_there(at.line(line));
             }
@@ -196,8 +201,8 @@ impl<'h> Hash<'h> {
         chunks.sort_unstable();
         chunks.dedup();
         let locked = self.lock_all(&chunks);
-        if !located.iter().all(|at| ByHash::is_still(self, at)) {
-            return Ok(Tried::Again);
+        if let Some(nth) = located.iter().position(|at| !I::is_ready(self, at)) {
+            return Ok(Tried::Again(nth));
         }
         self.end_marks(&chunks);
         for at in &located {
@@ -205,7 +210,7 @@ impl<'h> Hash<'h> {
         }
         let mut plan = Plan::default();
         for (nth, (step, at)) in steps.iter().zip(&located).enumerate() {
-            if !self.plan(&mut plan, nth, step, at, over_damage)? {
+            if !self.plan_step(&mut plan, nth, step, at, over_damage)? {
                 return Ok(Tried::Full(nth, *at));
             }
         }
@@ -245,12 +250,12 @@ impl<'h> Hash<'h> {
     }
 
     /// Plans a step; `false`: there is no slot for it.
-    fn plan(
+    fn plan_step(
         &self,
         plan: &mut Plan,
         nth: usize,
         step: &Step<'_>,
-        at: &Located<Way>,
+        at: &Located<I::Way>,
         over_damage: bool,
     ) -> Result<bool> {
         let (old, damaged) = match over_damage {
@@ -300,7 +305,7 @@ impl<'h> Hash<'h> {
     fn plan_slot<'p>(
         &self,
         plan: &'p mut Plan,
-        at: &Located<Way>,
+        at: &Located<I::Way>,
         step: &Step<'_>,
         old: Option<&Found>,
     ) -> Option<&'p mut u64> {

@@ -1,9 +1,10 @@
 //! Room that an engine has and does not need, given back to its heap.
 
+use crate::engine::Index;
 use crate::error::Result;
-use crate::kv::Hash;
+use crate::kv::Kv;
 
-impl Hash<'_> {
+impl<I: Index> Kv<'_, I> {
     /// Gives chunks of records back to the heap that have no record any more, so that its other
     /// objects can have them; answers how many bytes. Records are not moved: a chunk with one
     /// stays. Others may use the engine meanwhile. All records are looked at by the first call of

@@ -32,6 +32,8 @@ pub trait Index: Sized {
     type State: Default;
     /// How chunks are cut.
     type Cut: Cut;
+    /// How far a walk over all groups has come.
+    type Position: Clone + Debug + Default;
     /// How a key's lines were found, so that it can be asked whether that still holds.
     type Way: Copy + Debug;
 
@@ -52,6 +54,11 @@ pub trait Index: Sized {
 
     /// Whether these are still the lines of the keys of which they were.
     fn is_still(kv: &Kv<'_, Self>, located: &Located<Self::Way>) -> bool;
+
+    /// The same with the chunk locked; `false` also if something in it has to be mended.
+    fn is_ready(kv: &Kv<'_, Self>, located: &Located<Self::Way>) -> bool {
+        Self::is_still(kv, located)
+    }
 
     /// Locks a key's lines, in a write window, and has them be settled; `first`: where they were
     /// found before.
@@ -82,15 +89,46 @@ pub trait Index: Sized {
     /// `Crowded`, `Corrupt`, `Damaged`; `Heap`.
     fn split(kv: &Kv<'_, Self>, key: Key<'_>, full: &Located<Self::Way>) -> Result<()>;
 
-    /// Shows all lines, locked and settled, each once, whatever is split meanwhile. In a write
-    /// window.
+    /// Makes room for a batch of these keys; number `nth` found its lines full. Nothing is locked.
+    ///
+    /// # Errors
+    /// Those of [`Index::split`].
+    fn make_room(
+        kv: &Kv<'_, Self>,
+        keys: &[Key<'_>],
+        nth: usize,
+        full: &Located<Self::Way>,
+    ) -> Result<()> {
+        Self::split(kv, keys[nth], full)
+    }
+
+    /// The next lines of a walk, locked and settled, in a write window; `None`: that was all. Keys
+    /// that are there throughout are in one of them, whatever is split meanwhile.
+    ///
+    /// # Errors
+    /// `Damaged`, `Corrupt`; `Heap`.
+    fn next_group<'h>(
+        kv: &Kv<'h, Self>,
+        position: &mut Self::Position,
+    ) -> Result<Option<Group<'h, Self>>>;
+
+    /// How far a walk has come, in thousandths.
+    fn per_mille(kv: &Kv<'_, Self>, position: &Self::Position) -> u32;
+
+    /// Shows all lines, as a walk has them. In a write window.
     ///
     /// # Errors
     /// Those of `show`; `Damaged`, `Corrupt`; `Heap`.
     fn each_group<'h>(
         kv: &Kv<'h, Self>,
-        show: impl FnMut(&Group<'h, Self>) -> Result<()>,
-    ) -> Result<()>;
+        mut show: impl FnMut(&Group<'h, Self>) -> Result<()>,
+    ) -> Result<()> {
+        let mut position = Self::Position::default();
+        while let Some(group) = Self::next_group(kv, &mut position)? {
+            show(&group)?;
+        }
+        Ok(())
+    }
 
     /// A place that locked lines name beside their slots.
     fn place_beside(_: &Kv<'_, Self>, _: &Located<Self::Way>) -> Option<Slot> {

@@ -26,12 +26,6 @@ pub enum Error {
         /// How many they are.
         count: u64,
     },
-    /// An engine of a kind that has no batches.
-    #[error("a {kind} has no batches: make the changes one by one, or use a hash")]
-    NoBatches {
-        /// Its kind.
-        kind: Kind,
-    },
     /// A record that is not as it was stored. Other keys are not touched by that.
     #[error("the record at offset {offset:#x} is damaged: its check does not fit")]
     Corrupt {

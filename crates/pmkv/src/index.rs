@@ -11,6 +11,7 @@ use crate::key::{Key, KeyHash, line_at};
 use crate::kv::{Hash, Kv};
 use crate::shape::Shape;
 use crate::slot::{HASH_BITS, Slot};
+use crate::split::Position;
 
 /// Keys in no order, by their hashes.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +83,7 @@ impl<'h> Hash<'h> {
 impl Index for ByHash {
     type State = ();
     type Cut = Shape;
+    type Position = Position;
     type Way = Way;
 
     fn first_chunk(cut: &Shape) -> (Vec<u8>, u64) {
@@ -139,10 +141,14 @@ impl Index for ByHash {
         kv.split(key.hash, full)
     }
 
-    fn each_group<'h>(
+    fn next_group<'h>(
         kv: &Kv<'h, Self>,
-        show: impl FnMut(&Group<'h, Self>) -> Result<()>,
-    ) -> Result<()> {
-        kv.walk_groups(show)
+        position: &mut Position,
+    ) -> Result<Option<Group<'h, Self>>> {
+        kv.next_group(position)
+    }
+
+    fn per_mille(kv: &Kv<'_, Self>, position: &Position) -> u32 {
+        position.per_mille(kv.cut.groups)
     }
 }

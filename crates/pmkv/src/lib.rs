@@ -51,7 +51,7 @@ pub use opening::Kind;
 pub use owned::{Owned, Walk};
 pub use scrub::{Damage, OnDamage, Scrub, Scrubbed};
 pub use shape::Shape;
-pub use store::{Entry, Store};
+pub use store::{Entry, Scrubs, Store};
 pub use tree::{Range, Tree, TreeShape};
 
 /// The page's example is a test.

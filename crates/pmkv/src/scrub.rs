@@ -10,12 +10,10 @@ use pmlib_format::CHUNK_BYTES;
 use crate::engine::Index;
 use crate::error::Result;
 use crate::group::{Found, Group, Located};
-use crate::index::Way;
 use crate::key::Key;
-use crate::kv::{Hash, Kv};
+use crate::kv::Kv;
 use crate::record::{self, Head};
 use crate::slot::Slot;
-use crate::split::Position;
 
 /// Slots, and where they are.
 pub(crate) type Slots = Vec<(u64, Slot)>;
@@ -53,21 +51,21 @@ pub struct Scrubbed {
     pub per_mille: u32,
 }
 
-/// A look at the checks of all records ([`Hash::scrub`]).
-pub struct Scrub<'a, 'h> {
-    hash: &'a Hash<'h>,
-    position: Position,
+/// A look at the checks of all records ([`Kv::scrub`]).
+pub struct Scrub<'a, 'h, I: Index> {
+    kv: &'a Kv<'h, I>,
+    position: I::Position,
     on_damage: OnDamage,
     is_over: bool,
 }
 
-impl<'h> Hash<'h> {
+impl<'h, I: Index> Kv<'h, I> {
     /// Verifies the check of each record, a group of the index at a time. Nothing is locked while
     /// records are read, nor between the steps: stop, or wait, as long as you like.
-    pub fn scrub(&self, on_damage: OnDamage) -> Scrub<'_, 'h> {
+    pub fn scrub(&self, on_damage: OnDamage) -> Scrub<'_, 'h, I> {
         Scrub {
-            hash: self,
-            position: Position::default(),
+            kv: self,
+            position: I::Position::default(),
             on_damage,
             is_over: false,
         }
@@ -175,21 +173,21 @@ impl<I: Index> Kv<'_, I> {
     }
 }
 
-impl Scrub<'_, '_> {
+impl<I: Index> Scrub<'_, '_, I> {
     fn step(&mut self) -> Result<Option<Scrubbed>> {
-        let (hash, before) = (self.hash, self.position);
-        hash.ground.enter_to_change()?;
+        let (kv, before) = (self.kv, self.position.clone());
+        kv.ground.enter_to_change()?;
         let Some((located, slots)) = self.next_slots()? else {
             return Ok(None);
         };
         let mut step = Scrubbed {
-            per_mille: self.position.per_mille(hash.cut.groups),
+            per_mille: I::per_mille(kv, &self.position),
             ..Scrubbed::default()
         };
         let mut is_doubtful = false;
         for (_, slot) in slots {
             step.records += 1;
-            match hash.look_at(&located, slot)? {
+            match kv.look_at(&located, slot)? {
                 Ok((head, _)) => step.bytes += head.bytes(),
                 Err(_) => is_doubtful = true,
             }
@@ -203,27 +201,27 @@ impl Scrub<'_, '_> {
     }
 
     /// The next group with its slots.
-    fn next_slots(&mut self) -> Result<Option<(Located<Way>, Slots)>> {
-        let _window = self.hash.ground.mem().window();
-        let group = self.hash.next_group(&mut self.position)?;
-        Ok(group.map(|group| (group.located, self.hash.seen_slots(&group))))
+    fn next_slots(&mut self) -> Result<Option<(Located<I::Way>, Slots)>> {
+        let _window = self.kv.ground.mem().window();
+        let group = I::next_group(self.kv, &mut self.position)?;
+        Ok(group.map(|group| (group.located, self.kv.seen_slots(&group))))
     }
 
     /// A step whose records are read with their group locked.
     fn step_locked(&mut self) -> Result<Option<Scrubbed>> {
-        let hash = self.hash;
-        let _window = hash.ground.mem().window();
-        let Some(group) = hash.next_group(&mut self.position)? else {
+        let kv = self.kv;
+        let _window = kv.ground.mem().window();
+        let Some(group) = I::next_group(kv, &mut self.position)? else {
             return Ok(None);
         };
         let mut step = Scrubbed {
-            per_mille: self.position.per_mille(hash.cut.groups),
+            per_mille: I::per_mille(kv, &self.position),
             ..Scrubbed::default()
         };
         let mut dropped = Vec::new();
-        for (at, slot) in hash.seen_slots(&group) {
+        for (at, slot) in kv.seen_slots(&group) {
             step.records += 1;
-            match hash.look_at(&group.located, slot)? {
+            match kv.look_at(&group.located, slot)? {
                 Ok((head, _)) => step.bytes += head.bytes(),
                 Err(mut damage) => {
                     damage.is_dropped = self.on_damage == OnDamage::Drop;
@@ -234,12 +232,12 @@ impl Scrub<'_, '_> {
                 }
             }
         }
-        hash.drop_slots(group, &dropped)?;
+        kv.drop_slots(group, &dropped)?;
         Ok(Some(step))
     }
 }
 
-impl Iterator for Scrub<'_, '_> {
+impl<I: Index> Iterator for Scrub<'_, '_, I> {
     type Item = Result<Scrubbed>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -137,18 +137,6 @@ impl<'h> Hash<'h> {
         Ok(())
     }
 
-    /// Shows each group of each chunk, locked and settled. In a write window.
-    pub(crate) fn walk_groups(
-        &self,
-        mut show: impl FnMut(&Group<'h, ByHash>) -> Result<()>,
-    ) -> Result<()> {
-        let mut position = Position::default();
-        while let Some(group) = self.next_group(&mut position)? {
-            show(&group)?;
-        }
-        Ok(())
-    }
-
     /// The next group of a walk, locked and settled; `None`: that was all. Keys that are there
     /// throughout are in one of them, whatever is split meanwhile.
     pub(crate) fn next_group(&self, position: &mut Position) -> Result<Option<Group<'h, ByHash>>> {
@@ -175,7 +163,7 @@ impl<'h> Hash<'h> {
 /// How far a walk over all groups has come: by prefixes of hashes, and for those of one chunk, as
 /// long as it was when it was met, by groups.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Position {
+pub struct Position {
     /// Where the chunk's prefixes begin, and end.
     start: u64,
     end: u64,

@@ -6,10 +6,11 @@ use std::time::Duration;
 use pmlib::Heap;
 
 use crate::batch::Change;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::expiry::Expiry;
 use crate::kv::{Expect, Hash, Stats};
 use crate::opening::Kind;
+use crate::scrub::{OnDamage, Scrubbed};
 use crate::tree::Tree;
 
 /// A key and its value.
@@ -17,6 +18,9 @@ pub type Entry = (Vec<u8>, Vec<u8>);
 
 /// A walk over keys with their values.
 pub type Entries<'s> = Box<dyn Iterator<Item = Result<Entry>> + Send + 's>;
+
+/// A look at the checks of all records, a part at a time.
+pub type Scrubs<'s> = Box<dyn Iterator<Item = Result<Scrubbed>> + 's>;
 
 /// An engine of any kind: the calls of [`Hash`] and [`Tree`], which say more.
 pub trait Store: Send + Sync {
@@ -60,13 +64,8 @@ pub trait Store: Send + Sync {
     /// Does several changes, wholly or not at all.
     ///
     /// # Errors
-    /// Those of [`Hash::batch`]; `NoBatches`: the engine is of a kind that has none.
+    /// Those of [`crate::Kv::batch`].
     fn batch(&self, changes: &[Change<'_>]) -> Result<()>;
-    /// Takes keys away that have expired; how many they were.
-    ///
-    /// # Errors
-    /// Those of [`crate::Kv::purge_expired`].
-    fn purge_expired(&self) -> Result<u64>;
     /// Takes all keys away, each by itself; how many they were.
     ///
     /// # Errors
@@ -77,6 +76,28 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Those of [`crate::Kv::stats`].
     fn stats(&self) -> Result<Stats>;
+    /// Has a key have this value, also over a damaged record.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::overwrite`].
+    fn overwrite(&self, key: &[u8], value: &[u8]) -> Result<()>;
+    /// Takes a key away whose record is damaged; whether one was.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::drop_damaged`].
+    fn drop_damaged(&self, key: &[u8]) -> Result<bool>;
+    /// Verifies the check of each record, a part at a time.
+    fn scrub(&self, on_damage: OnDamage) -> Scrubs<'_>;
+    /// Takes keys away that have expired; how many.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::purge_expired`].
+    fn purge_expired(&self) -> Result<u64>;
+    /// Gives chunks that nothing is in back to the heap; how many bytes.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::compact`].
+    fn compact(&self) -> Result<u64>;
     /// All keys with their values; in the order of their bytes, if it is a tree.
     fn entries(&self) -> Entries<'_>;
     /// The keys between two bounds with their values. A hash looks at all keys for it.
@@ -102,7 +123,7 @@ impl Kind {
 }
 
 macro_rules! store {
-    ($engine:ident, $kind:ident, $between:expr, $last:expr, $batch:expr) => {
+    ($engine:ident, $kind:ident, $between:expr, $last:expr) => {
         impl Store for $engine<'_> {
             fn kind(&self) -> Kind {
                 Kind::$kind
@@ -128,12 +149,6 @@ macro_rules! store {
             fn expiry(&self, key: &[u8]) -> Result<Option<Expiry>> {
                 $engine::expiry(self, key)
             }
-            fn batch(&self, changes: &[Change<'_>]) -> Result<()> {
-                $batch(self, changes)
-            }
-            fn purge_expired(&self) -> Result<u64> {
-                $engine::purge_expired(self)
-            }
             fn last(&self, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Result<Option<Entry>> {
                 $last(self, (start, end))
             }
@@ -142,6 +157,24 @@ macro_rules! store {
             }
             fn stats(&self) -> Result<Stats> {
                 $engine::stats(self)
+            }
+            fn batch(&self, changes: &[Change<'_>]) -> Result<()> {
+                $engine::batch(self, changes)
+            }
+            fn overwrite(&self, key: &[u8], value: &[u8]) -> Result<()> {
+                $engine::overwrite(self, key, value)
+            }
+            fn drop_damaged(&self, key: &[u8]) -> Result<bool> {
+                $engine::drop_damaged(self, key)
+            }
+            fn scrub(&self, on_damage: OnDamage) -> Scrubs<'_> {
+                Box::new($engine::scrub(self, on_damage))
+            }
+            fn purge_expired(&self) -> Result<u64> {
+                $engine::purge_expired(self)
+            }
+            fn compact(&self) -> Result<u64> {
+                $engine::compact(self)
             }
             fn entries(&self) -> Entries<'_> {
                 Box::new($engine::iter(self))
@@ -183,10 +216,5 @@ fn last_of(tree: &Tree<'_>, bounds: Bounds) -> Result<Option<Entry>> {
     tree.range::<Vec<u8>, _>(bounds).next_back().transpose()
 }
 
-fn no_batch(tree: &Tree<'_>, _: &[Change<'_>]) -> Result<()> {
-    let kind = Store::kind(tree);
-    Err(Error::NoBatches { kind })
-}
-
-store!(Hash, Hash, filtered, greatest, Hash::batch);
-store!(Tree, Tree, ranged, last_of, no_batch);
+store!(Hash, Hash, filtered, greatest);
+store!(Tree, Tree, ranged, last_of);

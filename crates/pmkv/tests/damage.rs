@@ -1,6 +1,6 @@
 //! Damaged records: all of them are found, and their keys can be used again.
 
-use pmkv::{Error, Hash, OnDamage, Scrubbed};
+use pmkv::{Error, Kind, OnDamage, Scrubbed, Store};
 use pmlib::{Heap, Options};
 
 fn options() -> Options {
@@ -36,9 +36,9 @@ fn flip(heap: &Heap, byte: u64, bit: u64) {
 }
 
 /// All steps of a scrub in one.
-fn scrubbed(hash: &Hash<'_>, on_damage: OnDamage) -> Scrubbed {
+fn scrubbed(engine: &dyn Store, on_damage: OnDamage) -> Scrubbed {
     let mut all = Scrubbed::default();
-    for step in hash.scrub(on_damage) {
+    for step in engine.scrub(on_damage) {
         let step = step.unwrap();
         assert!(step.per_mille >= all.per_mille && step.per_mille <= 1000);
         all.records += step.records;
@@ -54,15 +54,19 @@ fn scrubbed(hash: &Hash<'_>, on_damage: OnDamage) -> Scrubbed {
 /// 10,000 records of 30,000, somewhere in the head, the key or the value.
 #[test]
 fn a_scrub_finds_every_flipped_bit() {
+    [Kind::Hash, Kind::Tree].into_iter().for_each(flipped_bits);
+}
+
+fn flipped_bits(kind: Kind) {
     const KEYS: u64 = 30_000;
     let heap = Heap::private(32 << 20, &options()).unwrap();
-    let hash = Hash::open(&heap, "kv").unwrap();
+    let engine = kind.open(&heap, "kv").unwrap();
     let value = |nth: u64| vec![nth as u8 | 1; 20 + nth as usize % 100];
     for nth in 0..KEYS {
-        hash.put(&nth.to_le_bytes(), &value(nth)).unwrap();
+        engine.put(&nth.to_le_bytes(), &value(nth)).unwrap();
     }
     let places = offsets(&heap, KEYS, value);
-    let whole = scrubbed(&hash, OnDamage::Keep);
+    let whole = scrubbed(&*engine, OnDamage::Keep);
     assert_eq!((whole.records, whole.damaged.len()), (KEYS, 0));
     let bytes: usize = (0..KEYS).map(|nth| 32 + value(nth).len()).sum();
     assert_eq!(whole.bytes, bytes as u64);
@@ -77,7 +81,7 @@ fn a_scrub_finds_every_flipped_bit() {
     assert_eq!(flipped.len(), 10_000);
     flipped.sort_unstable();
     for on_damage in [OnDamage::Keep, OnDamage::Drop] {
-        let found = scrubbed(&hash, on_damage);
+        let found = scrubbed(&*engine, on_damage);
         let mut offsets: Vec<u64> = found.damaged.iter().map(|damage| damage.offset).collect();
         offsets.sort_unstable();
         assert!(offsets == flipped, "{} of 10,000", offsets.len());
@@ -100,14 +104,14 @@ fn a_scrub_finds_every_flipped_bit() {
         }
         assert!(keys > 5000, "{keys}");
     }
-    let left = scrubbed(&hash, OnDamage::Keep);
+    let left = scrubbed(&*engine, OnDamage::Keep);
     assert_eq!((left.records, left.damaged.len()), (20_000, 0));
     for nth in 0..KEYS {
-        let found = hash.get(&nth.to_le_bytes()).unwrap();
+        let found = engine.get(&nth.to_le_bytes()).unwrap();
         assert_eq!(found, (nth % 3 != 0).then(|| value(nth)), "{nth}");
-        hash.put(&nth.to_le_bytes(), b"again").unwrap();
+        engine.put(&nth.to_le_bytes(), b"again").unwrap();
     }
-    assert_eq!(hash.count().unwrap(), KEYS);
+    assert_eq!(engine.stats().unwrap().keys, KEYS);
     heap.check().unwrap();
 }
 
@@ -115,36 +119,40 @@ fn a_scrub_finds_every_flipped_bit() {
 /// no other key. Method: a bit of each byte of a record is flipped, one after the other.
 #[test]
 fn a_damaged_key_can_be_dropped() {
+    [Kind::Hash, Kind::Tree].into_iter().for_each(dropped_key);
+}
+
+fn dropped_key(kind: Kind) {
     let heap = Heap::private(4 << 20, &options()).unwrap();
-    let hash = Hash::open(&heap, "kv").unwrap();
+    let engine = kind.open(&heap, "kv").unwrap();
     let value = |nth: u64| vec![nth as u8 ^ 0x55; 50];
     let key = 42u64.to_le_bytes();
     for nth in 0..100u64 {
-        hash.put(&nth.to_le_bytes(), &value(nth)).unwrap();
+        engine.put(&nth.to_le_bytes(), &value(nth)).unwrap();
     }
     for byte in 0..32 + 50 {
         let place = offsets(&heap, 100, value)[42];
         flip(&heap, place + byte, byte % 8);
         for _ in 0..2 {
-            let refused = [hash.put(&key, b"new"), hash.delete(&key).map(drop)];
+            let refused = [engine.put(&key, b"new"), engine.delete(&key).map(drop)];
             for refused in refused {
                 assert!(matches!(refused, Err(Error::Corrupt { offset }) if offset == place));
             }
         }
         for other in (0..100u64).filter(|&nth| nth != 42) {
-            assert!(!hash.drop_damaged(&other.to_le_bytes()).unwrap());
+            assert!(!engine.drop_damaged(&other.to_le_bytes()).unwrap());
         }
-        assert!(hash.drop_damaged(&key).unwrap(), "{byte}");
-        assert!(!hash.drop_damaged(&key).unwrap(), "{byte}");
-        assert_eq!(hash.get(&key).unwrap(), None);
-        assert_eq!(hash.count().unwrap(), 99);
-        hash.put(&key, &value(42)).unwrap();
+        assert!(engine.drop_damaged(&key).unwrap(), "{byte}");
+        assert!(!engine.drop_damaged(&key).unwrap(), "{byte}");
+        assert_eq!(engine.get(&key).unwrap(), None);
+        assert_eq!(engine.stats().unwrap().keys, 99);
+        engine.put(&key, &value(42)).unwrap();
     }
     for nth in 0..100u64 {
-        assert_eq!(hash.get(&nth.to_le_bytes()).unwrap().unwrap(), value(nth));
+        assert_eq!(engine.get(&nth.to_le_bytes()).unwrap().unwrap(), value(nth));
     }
     let large = vec![3; 100_000];
-    hash.put(&key, &large).unwrap();
+    engine.put(&key, &large).unwrap();
     let free = heap.stats().unwrap().free_bytes;
     let mut all = vec![0; heap.size() as usize];
     heap.ground().mem().copy_out(0, &mut all).unwrap();
@@ -153,8 +161,8 @@ fn a_damaged_key_can_be_dropped() {
         .position(|part| part == &large[..5000])
         .unwrap();
     flip(&heap, place as u64 + 70_000, 3);
-    assert!(matches!(hash.get(&key), Err(Error::Corrupt { .. })));
-    assert!(hash.drop_damaged(&key).unwrap());
+    assert!(matches!(engine.get(&key), Err(Error::Corrupt { .. })));
+    assert!(engine.drop_damaged(&key).unwrap());
     assert!(heap.stats().unwrap().free_bytes > free + 100_000);
     heap.check().unwrap();
 }
@@ -163,52 +171,67 @@ fn a_damaged_key_can_be_dropped() {
 /// thread puts and deletes while another scrubs.
 #[test]
 fn a_scrub_beside_writers_finds_no_damage() {
+    [Kind::Hash, Kind::Tree]
+        .into_iter()
+        .for_each(beside_writers);
+}
+
+fn beside_writers(kind: Kind) {
     let heap = Heap::private(32 << 20, &options()).unwrap();
-    let hash = Hash::open(&heap, "kv").unwrap();
+    let engine = kind.open(&heap, "kv").unwrap();
     for nth in 0..2000u64 {
-        hash.put(&nth.to_le_bytes(), &[1; 64]).unwrap();
+        engine.put(&nth.to_le_bytes(), &[1; 64]).unwrap();
     }
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            let hash = Hash::open(&heap, "kv").unwrap();
+            let engine = kind.open(&heap, "kv").unwrap();
             for nth in 2000..20_000u64 {
-                hash.put(&nth.to_le_bytes(), &[2; 64]).unwrap();
-                hash.put(&(nth % 2000).to_le_bytes(), &[3; 64]).unwrap();
-                hash.delete(&nth.to_le_bytes()).unwrap();
+                engine.put(&nth.to_le_bytes(), &[2; 64]).unwrap();
+                engine.put(&(nth % 2000).to_le_bytes(), &[3; 64]).unwrap();
+                engine.delete(&nth.to_le_bytes()).unwrap();
             }
         });
         while !writer.is_finished() {
-            let found = scrubbed(&hash, OnDamage::Drop);
+            let found = scrubbed(&*engine, OnDamage::Drop);
             assert!(found.records >= 2000, "{found:?}");
             assert_eq!(found.damaged, []);
         }
         writer.join().unwrap();
     });
-    assert_eq!(hash.count().unwrap(), 2000);
+    assert_eq!(engine.stats().unwrap().keys, 2000);
 }
 
 /// Goal: a damaged record can be overwritten by name, whichever byte is damaged, and a whole one
 /// as well. Method: a bit of each byte of a record is flipped, one after the other.
 #[test]
 fn a_damaged_key_can_be_overwritten() {
+    [Kind::Hash, Kind::Tree]
+        .into_iter()
+        .for_each(overwritten_key);
+}
+
+fn overwritten_key(kind: Kind) {
     let heap = Heap::private(4 << 20, &options()).unwrap();
-    let hash = Hash::open(&heap, "kv").unwrap();
+    let engine = kind.open(&heap, "kv").unwrap();
     let value = |nth: u64| vec![nth as u8 ^ 0x55; 50];
     let key = 42u64.to_le_bytes();
     for nth in 0..100u64 {
-        hash.put(&nth.to_le_bytes(), &value(nth)).unwrap();
+        engine.put(&nth.to_le_bytes(), &value(nth)).unwrap();
     }
     for byte in 0..32 + 50 {
         let place = offsets(&heap, 100, value)[42];
         flip(&heap, place + byte, byte % 8);
-        assert!(matches!(hash.put(&key, b"new"), Err(Error::Corrupt { .. })));
-        hash.overwrite(&key, b"new").unwrap();
-        assert_eq!(hash.get(&key).unwrap().unwrap(), b"new", "{byte}");
-        assert_eq!(hash.count().unwrap(), 100);
-        hash.overwrite(&key, &value(42)).unwrap();
+        assert!(matches!(
+            engine.put(&key, b"new"),
+            Err(Error::Corrupt { .. })
+        ));
+        engine.overwrite(&key, b"new").unwrap();
+        assert_eq!(engine.get(&key).unwrap().unwrap(), b"new", "{byte}");
+        assert_eq!(engine.stats().unwrap().keys, 100);
+        engine.overwrite(&key, &value(42)).unwrap();
     }
-    assert_eq!(scrubbed(&hash, OnDamage::Keep).damaged, []);
+    assert_eq!(scrubbed(&*engine, OnDamage::Keep).damaged, []);
     for nth in 0..100u64 {
-        assert_eq!(hash.get(&nth.to_le_bytes()).unwrap().unwrap(), value(nth));
+        assert_eq!(engine.get(&nth.to_le_bytes()).unwrap().unwrap(), value(nth));
     }
 }

@@ -19,6 +19,7 @@ mod fences;
 mod map;
 mod mend;
 mod range;
+mod room;
 mod shape;
 mod split;
 mod top;
@@ -97,6 +98,20 @@ pub struct Way {
     pub(crate) leaf: u64,
 }
 
+/// How far a walk over all leaves has come: the least key of those that are to come.
+#[derive(Clone, Debug)]
+pub struct Position {
+    next: Option<Vec<u8>>,
+}
+
+impl Default for Position {
+    fn default() -> Position {
+        Position {
+            next: Some(Vec::new()),
+        }
+    }
+}
+
 /// The content of a tree's index chunk without leaves, whose least key a word names.
 pub(crate) fn empty_chunk(least: u64) -> Vec<u8> {
     let mut content = vec![0; CHUNK_BYTES as usize];
@@ -156,6 +171,7 @@ impl<'h> Tree<'h> {
 impl Index for ByKey {
     type State = State;
     type Cut = TreeShape;
+    type Position = Position;
     type Way = Way;
 
     fn first_chunk(cut: &TreeShape) -> (Vec<u8>, u64) {
@@ -181,6 +197,12 @@ impl Index for ByKey {
     }
 
     #[inline]
+    fn is_ready(kv: &Kv<'_, Self>, located: &Located<Way>) -> bool {
+        let note = kv.ground.mem().load_cached(kv.note(located.chunk));
+        note & SPLITTING == 0 && Self::is_still(kv, located)
+    }
+
+    #[inline]
     fn lock_from<'h>(
         kv: &Kv<'h, Self>,
         key: Key<'_>,
@@ -188,8 +210,7 @@ impl Index for ByKey {
     ) -> Result<Group<'h, Self>> {
         if let Some(located) = first {
             let locked = kv.lock_chunk(located.chunk)?;
-            let note = kv.ground.mem().load_cached(kv.note(located.chunk));
-            if note & SPLITTING == 0 && Self::is_still(kv, &located) {
+            if Self::is_ready(kv, &located) {
                 kv.settle_if_needed(&located)?;
                 return Ok(Group::of(located, locked));
             }
@@ -227,20 +248,24 @@ impl Index for ByKey {
         kv.split_leaf(key, full)
     }
 
-    fn each_group<'h>(
+    fn make_room(kv: &Kv<'_, Self>, keys: &[Key<'_>], _: usize, _: &Located<Way>) -> Result<()> {
+        kv.make_room_for(keys)
+    }
+
+    fn next_group<'h>(
         kv: &Kv<'h, Self>,
-        mut show: impl FnMut(&Group<'h, Self>) -> Result<()>,
-    ) -> Result<()> {
-        let mut next = Vec::new();
-        loop {
-            let (group, end) = kv.lock_leaf(Seek::At(&next), |found| found.end())?;
-            show(&group)?;
-            drop(group);
-            match end {
-                Some(end) => next = end,
-                None => return Ok(()),
-            }
-        }
+        position: &mut Position,
+    ) -> Result<Option<Group<'h, Self>>> {
+        let Some(next) = &mut position.next else {
+            return Ok(None);
+        };
+        let (group, end) = kv.lock_leaf(Seek::At(next), |found| found.end())?;
+        position.next = end;
+        Ok(Some(group))
+    }
+
+    fn per_mille(kv: &Kv<'_, Self>, position: &Position) -> u32 {
+        kv.state.top().per_mille(position.next.as_deref())
     }
 
     fn place_beside(kv: &Kv<'_, Self>, located: &Located<Way>) -> Option<Slot> {

@@ -3,7 +3,8 @@
 //!
 //! A leaf is split in this order, with the chunk locked:
 //! 1. The new leaf's slots and the record of its fence are durable. Each clear in the old leaf is
-//!    already: it is full, so a put that was durable has used the slot again.
+//!    already: it is full, so a put that was durable has used the slot again. A leaf that a batch
+//!    has split before it is full is written back for it.
 //! 2. The new leaf's word is durable, with the state "put": the split has happened.
 //! 3. The slots that it took over are cleared in the old leaf, durably.
 //! 4. Its word gets the state "live", unfenced.
@@ -21,7 +22,7 @@ use pmlib_format::kv::{DEPTH_MAX, STATE_LIVE, STATE_PUT};
 
 use super::top::Shared;
 use super::{
-    Found, MENDED, Map, SPLITTING, Seek, Tree, Way, empty_chunk, fences, leaf_word, mended,
+    Found, MENDED, Map, SPLITTING, Seek, Tree, Way, empty_chunk, fences, leaf_word, mended, room,
     version_of,
 };
 use crate::directory::{Directory, chunk_word};
@@ -37,8 +38,8 @@ use crate::slot::Slot;
 enum Tried {
     /// The place was used for the fence.
     Done,
-    /// There is room by now.
-    Room,
+    /// There is room by now; how many of the keys are the leaf's.
+    Room(usize),
     /// A place is wanted for this fence.
     Fence(Vec<u8>),
     /// The chunk has no free leaf.
@@ -53,23 +54,34 @@ struct Plan {
     moved: Vec<(u64, Slot)>,
     /// Slots whose keys can't be read: they are in both, so that their keys are errors.
     damaged: Vec<(u64, Slot)>,
+    /// Slots are free, and clears of some may not be durable.
+    is_part_full: bool,
 }
+
+/// A key of a leaf, and its slot; `None`: it is to have one.
+pub(crate) type Slotted = (Vec<u8>, Option<(u64, Slot)>);
 
 /// How many of so many are to stay below: most, where keys come in order.
 fn staying(count: usize, is_ascending: bool) -> usize {
     let above = if is_ascending { count / 8 } else { count / 2 };
-    count - above.max(1)
+    count.saturating_sub(above.max(1))
 }
 
 impl<'h> Tree<'h> {
     /// Splits the leaf of a key, if it is full; nothing is locked.
     #[cold]
     pub(crate) fn split_leaf(&self, key: Key<'_>, _: &Located<Way>) -> Result<()> {
+        self.split_for(key, &[]).map(drop)
+    }
+
+    /// Splits the leaf of a key once, if it has no slot left for it and for those of `keys`, which
+    /// begin with it and are in order; nothing is locked. `Some`: it has, and so many are its.
+    pub(crate) fn split_for(&self, key: Key<'_>, keys: &[&[u8]]) -> Result<Option<usize>> {
         let mut taken: Option<(Place, Vec<u8>)> = None;
         loop {
-            let tried = self.try_split(key, taken.as_ref());
+            let tried = self.try_split(key, keys, taken.as_ref());
             if matches!(tried, Ok(Tried::Done)) {
-                return Ok(());
+                return Ok(None);
             }
             if let Some((place, _)) = taken.take() {
                 // After a medium's failure a leaf may name it.
@@ -77,8 +89,9 @@ impl<'h> Tree<'h> {
                 self.undo(place)?;
             }
             match tried? {
-                Tried::Done | Tried::Room => return Ok(()),
-                Tried::Full(chunk) => return self.split_chunk(key, chunk),
+                Tried::Done => return Ok(None),
+                Tried::Room(keys) => return Ok(Some(keys)),
+                Tried::Full(chunk) => return self.split_chunk(key, chunk).map(|()| None),
                 Tried::Fence(fence) => {
                     let place = self.take(record::taken(&fence, &[])?)?;
                     taken = Some((place, fence));
@@ -87,13 +100,21 @@ impl<'h> Tree<'h> {
         }
     }
 
-    fn try_split(&self, key: Key<'_>, taken: Option<&(Place, Vec<u8>)>) -> Result<Tried> {
+    fn try_split(
+        &self,
+        key: Key<'_>,
+        keys: &[&[u8]],
+        taken: Option<&(Place, Vec<u8>)>,
+    ) -> Result<Tried> {
         let (_locked, known, map) = self.lock_chunk_at(Seek::At(key.bytes))?;
         let found = Found::of(&known, &map, Seek::At(key.bytes));
         let leaf = self.leaf_of(known.chunk, found.leaf(), map.version);
         self.settle_if_needed(&leaf)?;
-        let Some(plan) = self.plan(&leaf, key)? else {
-            return Ok(Tried::Room);
+        let end = found.end();
+        let is_its = |key: &&[u8]| end.as_deref().is_none_or(|end| *key < end);
+        let keys = &keys[..keys.partition_point(is_its)];
+        let Some(plan) = self.plan(&leaf, key, keys)? else {
+            return Ok(Tried::Room(keys.len()));
         };
         let free = (0..self.cut.all_leaves()).find(|leaf| !map.leaves.contains(leaf));
         let Some(free) = free else {
@@ -112,30 +133,36 @@ impl<'h> Tree<'h> {
         }
     }
 
-    /// How a locked leaf is parted; `None`: it has a free slot.
-    fn plan(&self, leaf: &Located<Way>, key: Key<'_>) -> Result<Option<Plan>> {
-        let (mut keys, mut damaged) = (Vec::new(), Vec::new());
+    /// How a locked leaf is parted; `None`: it has a free slot, and one for each of a batch's keys.
+    fn plan(&self, leaf: &Located<Way>, key: Key<'_>, new: &[&[u8]]) -> Result<Option<Plan>> {
+        let (mut keys, mut damaged) = (Vec::<Slotted>::new(), Vec::new());
+        let mut free = 0;
         for line in 1..=self.cut.lines() {
             let start = leaf.line(line);
             let words: [u64; 8] = self.ground.mem().read(start);
             for (nth, &word) in words.iter().enumerate() {
                 let (at, slot) = (start + nth as u64 * 8, Slot(word));
                 if word == 0 {
-                    return Ok(None);
+                    free += 1;
+                    continue;
                 }
                 match self.key_in(slot)? {
-                    Some(key) => keys.push((key, at, slot)),
+                    Some(key) => keys.push((key, Some((at, slot)))),
                     None => damaged.push((at, slot)),
                 }
             }
         }
-        keys.sort_by(|(one, ..), (other, ..): &(Vec<u8>, u64, Slot)| one.cmp(other));
-        let [.., (last, ..)] = &keys[..] else {
-            let offset = damaged.first().map_or(0, |(_, slot)| slot.place());
-            return Err(Error::Corrupt { offset });
+        if free > 0 && free >= new.len() {
+            return Ok(None);
+        }
+        keys.sort_by(|one, other| one.0.cmp(&other.0));
+        let is_ascending = keys.last().is_none_or(|(last, _)| key.bytes > &last[..]);
+        let stay = match new {
+            [] => staying(keys.len(), is_ascending),
+            _ => room::add(&mut keys, new, (self.cut.lines() * 8) as usize),
         };
-        let stay = staying(keys.len(), key.bytes > &last[..]);
-        let Some(below) = stay.checked_sub(1) else {
+        let (Some(below), true) = (stay.checked_sub(1), stay < keys.len()) else {
+            // Damaged records alone can leave so few.
             let offset = damaged.first().map_or(0, |(_, slot)| slot.place());
             return Err(Error::Corrupt { offset });
         };
@@ -144,11 +171,12 @@ impl<'h> Tree<'h> {
             false => fences::separator(&keys[below].0, &keys[stay].0),
         };
         let fence = fence.to_vec();
-        let moved = keys.drain(stay..).map(|(_, at, slot)| (at, slot));
+        let moved = keys.drain(stay..).filter_map(|(_, slot)| slot);
         Ok(Some(Plan {
             fence,
             moved: moved.collect(),
             damaged,
+            is_part_full: free > 0,
         }))
     }
 
@@ -196,6 +224,9 @@ impl<'h> Tree<'h> {
             content[to..to + 8].copy_from_slice(&slot.with_state(STATE_LIVE).0.to_le_bytes());
         }
         mem.write_nt(new.line(1), &content)?;
+        if plan.is_part_full {
+            mem.flush(old.line(1), lines * 64);
+        }
         if !planted!("bug-leaf-before-its-content") {
             mem.fence();
         }

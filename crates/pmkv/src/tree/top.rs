@@ -62,6 +62,12 @@ impl Top {
         &self.chunks[seek.among(&self.fences)]
     }
 
+    /// How many of thousand chunks are before the one of a key; `None`: all.
+    pub fn per_mille(&self, key: Option<&[u8]>) -> u32 {
+        let before = key.map_or(self.chunks.len(), |key| self.fences.up_to(key));
+        (before * 1000 / self.chunks.len().max(1)) as u32
+    }
+
     /// Where the range of a chunk ends whose least key this is; `None`: nowhere.
     pub fn end_of(&self, chunk: u64, low: &[u8]) -> Option<Vec<u8>> {
         let nth = self.fences.up_to(low);

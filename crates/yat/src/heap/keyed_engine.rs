@@ -1,6 +1,6 @@
 //! An engine of either kind, as workloads on keys use it.
 
-use pmkv::{Change, Error, Expect, Expiry, Hash, Kind, OnDamage, Shape, Tree, TreeShape};
+use pmkv::{Change, Error, Expect, Expiry, Hash, Kind, OnDamage, Scrubs, Shape, Tree, TreeShape};
 use pmlib::Heap;
 use std::fmt;
 
@@ -94,26 +94,18 @@ impl<'h> Engine<'h> {
 
     /// Does several changes at once.
     pub fn batch(&self, changes: &[Change<'_>]) -> Result<(), Error> {
-        match self {
-            Engine::Hash(kv) => kv.batch(changes),
-            Engine::Tree(_) => panic!("a tree has no batches"),
-        }
+        either!(self, kv => kv.batch(changes))
     }
 
-    /// Gives empty chunks of records back.
+    /// Gives room back that is not needed.
     pub fn compact(&self) -> Result<u64, Error> {
-        match self {
-            Engine::Hash(kv) => kv.compact(),
-            Engine::Tree(_) => panic!("a tree gives no chunks back"),
-        }
+        either!(self, kv => kv.compact())
     }
 
-    /// Verifies all records, of an engine that can: none is damaged.
+    /// Verifies all records: none is damaged.
     pub fn scrub(&self) -> Result<(), String> {
-        let Engine::Hash(kv) = self else {
-            return Ok(());
-        };
-        for step in kv.scrub(OnDamage::Keep) {
+        let steps: Scrubs<'_> = either!(self, kv => Box::new(kv.scrub(OnDamage::Keep)));
+        for step in steps {
             let step = step.map_err(|error| error.to_string())?;
             if !step.damaged.is_empty() {
                 return Err(format!("damaged records: {:?}", step.damaged));

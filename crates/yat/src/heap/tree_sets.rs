@@ -3,7 +3,7 @@
 use super::keyed::{Call, Keyed, Step};
 use super::keyed_engine::Cut;
 use super::keyed_sets::{LEN, keys, short_sequences, used};
-use Call::{Delete, Put};
+use Call::{Batch, Compact, Delete, Put};
 use pmkv::TreeShape;
 
 /// Two leaves of eight slots.
@@ -36,11 +36,12 @@ fn apart(count: u64) -> Vec<Call> {
     (0..count).map(|key| Put(2 * key, 8)).collect()
 }
 
-/// Keys in two lines of a leaf; old versions of some were cleared there, not flushed, and their
-/// places were used again.
-fn stale() -> Vec<Call> {
-    let mut calls: Vec<Call> = (0..14).map(|key| Put(2 * key, LEN)).collect();
-    calls.extend([Put(26, LEN), Put(1, LEN), Put(24, LEN), Put(3, LEN)]);
+/// So many keys, and two more, in two lines of a leaf; old versions of some were cleared there, not
+/// flushed, and their places were used again.
+fn stale(count: u64) -> Vec<Call> {
+    let mut calls: Vec<Call> = (0..count).map(|key| Put(2 * key, LEN)).collect();
+    let (last, other) = (2 * count - 2, 2 * count - 4);
+    calls.extend([Put(last, LEN), Put(1, LEN), Put(other, LEN), Put(3, LEN)]);
     calls
 }
 
@@ -63,8 +64,39 @@ fn splits() -> Vec<Keyed> {
         workload(SMALL, &keys(22), &[Put(22, LEN), Put(3, LEN)]),
         workload(SMALL, &keys(29), &[Put(29, LEN)]),
         // Clears that may not be durable.
-        workload(WIDE, &stale(), &[Put(5, LEN), Put(7, LEN)]),
+        workload(WIDE, &stale(14), &[Put(5, LEN), Put(7, LEN)]),
         workload(WIDE, &apart(16), &[Put(24, 8), Put(9, 8), Put(11, 8)]),
+    ]
+}
+
+/// Batches: within a leaf, over two, over two chunks; with splits before them, of leaves that are
+/// full and of some that are not.
+fn batches() -> Vec<Keyed> {
+    const MIXED: Call = Batch(&[(0, 8), (5, 20)], &[2]);
+    const APART: Call = Batch(&[(1, 8), (24, 8), (26, 8)], &[14]);
+    const MANY: Call = Batch(&[(5, 8), (7, 8), (9, 8), (11, 8), (13, 8)], &[]);
+    let with_journal = |calls: &[Call]| {
+        let mut all = vec![Batch(&[(0, 8)], &[])];
+        all.extend_from_slice(calls);
+        all
+    };
+    vec![
+        workload(WIDE, &apart(3), &[MIXED, Put(0, 8)]),
+        workload(SMALL, &with_journal(&apart(12)), &[MIXED, Delete(5)]),
+        workload(SMALL, &with_journal(&apart(14)), &[APART, Put(3, 8)]),
+        workload(WIDE, &with_journal(&stale(11)), &[MANY]),
+        workload(WIDE, &with_journal(&stale(12)), &[MANY]),
+        Keyed {
+            prepared: with_journal(&apart(12)),
+            steps: vec![
+                Step::One(MIXED),
+                Step::Second(Put(0, 20)),
+                Step::Second(Batch(&[(16, 8)], &[0])),
+                Step::One(Compact),
+            ],
+            cut: Cut::Tree(SMALL),
+            is_shared: true,
+        },
     ]
 }
 
@@ -102,6 +134,7 @@ fn shared() -> Vec<Keyed> {
 #[must_use]
 pub fn treed() -> Vec<Keyed> {
     let mut all = splits();
+    all.extend(batches());
     all.extend(shared());
     let short = short_sequences();
     all.extend(short.iter().map(|steps| workload(WIDE, &used(2), steps)));
@@ -125,6 +158,7 @@ pub fn treed_killed() -> Vec<Keyed> {
         workload(WIDE, &used(2), &[Put(2, LEN), Put(0, LEN), Delete(0)]),
         workload(SMALL, &apart(8), &[Put(5, 8)]),
         workload(SMALL, &keys(15), &[Put(15, LEN)]),
+        workload(SMALL, &apart(12), &[Batch(&[(0, 8), (24, 8)], &[2])]),
     ];
     for one in &mut all {
         one.is_shared = true;

@@ -1,6 +1,5 @@
 //! The directory: the index chunks of an engine, each a word of an object of the heap.
 
-use pmlib_format::CHUNK_BYTES;
 use pmlib_format::kv::DEPTH_MAX;
 
 use crate::engine::Index;
@@ -13,15 +12,19 @@ const DIRECTORY_BITS: u32 = 42;
 const CHUNK_BITS: u32 = 40;
 /// Where the check of either begins.
 const CHECK_SHIFT: u32 = 48;
+
+#[inline]
 fn check_of(word: u64, salt: u64) -> u64 {
     let word = (word & ((1 << CHECK_SHIFT) - 1)) ^ salt.rotate_left(17);
     (word ^ 0x5851_f42d_4c95_7f2d).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> CHECK_SHIFT
 }
 
+#[inline]
 pub(crate) fn checked(word: u64, salt: u64) -> u64 {
     word | check_of(word, salt) << CHECK_SHIFT
 }
 
+#[inline]
 pub(crate) fn is_checked(word: u64, salt: u64) -> bool {
     word == checked(word & ((1 << CHECK_SHIFT) - 1), salt)
 }
@@ -41,6 +44,7 @@ impl Directory {
         )
     }
 
+    #[inline]
     fn of(word: u64, head: u64) -> Option<Directory> {
         let offset = (word & ((1 << DIRECTORY_BITS) - 1)) * 16;
         let depth = (word >> DIRECTORY_BITS & 0x3f) as u32;
@@ -56,6 +60,7 @@ pub(crate) fn chunk_word(chunk: u64, depth: u32, head: u64) -> u64 {
 
 impl<I: Index> Kv<'_, I> {
     /// The directory as the head says.
+    #[inline(always)]
     pub(crate) fn directory(&self) -> Result<(Directory, u64)> {
         let word = self.ground.mem().load_cached(self.head);
         let found = Directory::of(word, self.head);
@@ -63,16 +68,14 @@ impl<I: Index> Kv<'_, I> {
         Ok((found, word))
     }
 
-    /// The chunk, its depth and the word at a place of the directory.
-    #[inline]
-    pub(crate) fn chunk_at(&self, at: u64) -> Option<(u64, u32, u64)> {
+    /// The chunk, its depth, the word at a place of the directory, and where the chunk's note is.
+    #[inline(always)]
+    pub(crate) fn chunk_at(&self, at: u64) -> Option<(u64, u32, u64, u64)> {
         let word = self.ground.mem().load(at);
         let chunk = word & ((1 << CHUNK_BITS) - 1);
         let depth = (word >> CHUNK_BITS & 0xff) as u32;
-        let is_one = is_checked(word, self.head)
-            && depth <= DEPTH_MAX
-            && chunk != 0
-            && self.ground.has(chunk * CHUNK_BYTES, CHUNK_BYTES);
-        is_one.then_some((chunk, depth, word))
+        let is_one = is_checked(word, self.head) && depth <= DEPTH_MAX && chunk != 0;
+        let notes = is_one.then(|| self.ground.note_if_there(chunk)).flatten()?;
+        Some((chunk, depth, word, notes))
     }
 }

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::key::{Key, KeyHash};
 use crate::kv::Kv;
 use crate::record::{self, Head, Seen};
-use crate::slot::Slot;
+use crate::slot::{Slot, free_ones, with_hash};
 
 /// Looks without a lock before a reader takes it.
 pub(crate) const LOOKS: u32 = 16;
@@ -41,6 +41,8 @@ pub(crate) fn all_settled(groups: u64) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub struct Located<W> {
     pub(crate) chunk: u64,
+    /// Where the chunk's note is; its sequence is the next word.
+    pub(crate) notes: u64,
     /// The bit of the chunk's note.
     pub(crate) group: u64,
     /// Where line 0 is; the slots are from line 1 on.
@@ -130,21 +132,25 @@ impl<'h, I: Index> Kv<'h, I> {
     /// Before (`odd`) and after slots of a locked chunk become visible or cease to be.
     #[inline]
     pub(crate) fn mark_sequence(&self, chunk: u64, odd: bool) {
+        self.mark_sequence_at(self.sequence(chunk), odd);
+    }
+
+    #[inline]
+    pub(crate) fn mark_sequence_at(&self, at: u64, odd: bool) {
         let mem = self.ground.mem();
-        let at = self.sequence(chunk);
         let sequence = mem.load_cached(at);
         mem.store(at, (sequence | 1) + u64::from(!odd));
     }
 
     #[inline]
     pub(crate) fn is_settled(&self, located: &Located<I::Way>) -> bool {
-        self.ground.mem().load_cached(self.note(located.chunk)) >> located.group & 1 == 1
+        self.ground.mem().load_cached(located.notes) >> located.group & 1 == 1
     }
 
     /// Has a group of a locked chunk be settled, and the one in which a former holder died.
     #[inline]
     pub(crate) fn settle_if_needed(&self, located: &Located<I::Way>) -> Result<()> {
-        let (mem, at) = (self.ground.mem(), self.note(located.chunk));
+        let (mem, at) = (self.ground.mem(), located.notes);
         let mut note = mem.load_cached(at);
         if note & BUSY != 0 {
             note &= !(BUSY_BITS | 1 << (note >> BUSY_SHIFT & 0xf));
@@ -160,7 +166,7 @@ impl<'h, I: Index> Kv<'h, I> {
     /// Notes that a group of a locked chunk is being changed, or that it no longer is.
     #[inline]
     pub(crate) fn mark_busy(&self, located: &Located<I::Way>, is_busy: bool) {
-        let (mem, at) = (self.ground.mem(), self.note(located.chunk));
+        let (mem, at) = (self.ground.mem(), located.notes);
         let settled = mem.load_cached(at) & !BUSY_BITS;
         let busy = if is_busy {
             BUSY | located.group << BUSY_SHIFT
@@ -189,32 +195,43 @@ impl<'h, I: Index> Kv<'h, I> {
         key: Key<'_>,
         value: &mut Vec<u8>,
     ) -> Result<Option<Found>> {
-        let mem = self.ground.mem();
         for line in self.all_lines(key.hash) {
             let start = located.line(line);
-            let words: [u64; 8] = mem.read(start);
-            for (nth, &word) in words.iter().enumerate() {
-                let slot = Slot(word);
-                if slot.hash() != key.hash.in_slot() || !slot.is_seen() {
-                    continue;
-                }
-                let place = slot.place();
-                match record::read(self.ground, place, slot.instance(), key.bytes, value)? {
-                    Seen::Same(head) => {
-                        let at = start + nth as u64 * 8;
-                        return Ok(Some(Found {
-                            line,
-                            at,
-                            slot,
-                            head,
-                        }));
-                    }
-                    Seen::Other => {}
-                    Seen::None => return Err(Error::Corrupt { offset: place }),
+            let mut seen = with_hash(&self.ground.mem().read(start), key.hash.in_slot());
+            while seen != 0 {
+                let at = start + u64::from(seen.trailing_zeros()) * 8;
+                seen &= seen - 1;
+                if let Some(found) = self.find_in_slot((line, at), key, value)? {
+                    return Ok(Some(found));
                 }
             }
         }
         Ok(None)
+    }
+
+    /// A key's slot, if it is this one of a locked chunk, which has its hash.
+    #[inline(never)]
+    fn find_in_slot(
+        &self,
+        (line, at): (u64, u64),
+        key: Key<'_>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<Found>> {
+        let slot = Slot(self.ground.mem().load_cached(at));
+        if !slot.is_seen() {
+            return Ok(None);
+        }
+        let place = slot.place();
+        match record::read(self.ground, place, slot.instance(), key.bytes, value)? {
+            Seen::Same(head) => Ok(Some(Found {
+                line,
+                at,
+                slot,
+                head,
+            })),
+            Seen::Other => Ok(None),
+            Seen::None => Err(Error::Corrupt { offset: place }),
+        }
     }
 
     /// A free slot of a locked group for a key: its line, and where it is. The next version of a
@@ -230,9 +247,9 @@ impl<'h, I: Index> Kv<'h, I> {
         let free = |line: u64| {
             let start = group.located.line(line);
             let words: [u64; 8] = mem.read(start);
-            let count = words.iter().filter(|&&word| word == 0).count();
-            let first = words.iter().position(|&word| word == 0);
-            (first.map(|nth| start + nth as u64 * 8), count)
+            let bits = free_ones(&words);
+            let first = u64::from(bits.trailing_zeros());
+            ((bits != 0).then_some(start + first * 8), bits.count_ones())
         };
         if let Some(old) = old
             && !planted!("bug-next-version-in-other-line")
@@ -257,6 +274,17 @@ impl<'h, I: Index> Kv<'h, I> {
     /// Reads a key's value without a lock, if it is there, expired or not.
     #[inline]
     pub(crate) fn read(&self, key: Key<'_>, value: &mut Vec<u8>) -> Result<Option<Head>> {
+        if let Some(located) = I::locate(self, key)?
+            && let Some(answer) = self.look(&located, key, value)?
+        {
+            return Ok(answer);
+        }
+        self.read_again(key, value)
+    }
+
+    /// Looks a few times more, then takes the lock.
+    #[cold]
+    fn read_again(&self, key: Key<'_>, value: &mut Vec<u8>) -> Result<Option<Head>> {
         for _ in 0..LOOKS {
             let Some(located) = I::locate(self, key)? else {
                 break;
@@ -264,7 +292,7 @@ impl<'h, I: Index> Kv<'h, I> {
             if !self.is_settled(&located) {
                 break;
             }
-            if let Some(answer) = self.look(&located, key, value)? {
+            if let Some(answer) = self.look_apart(&located, key, value)? {
                 return Ok(answer);
             }
             std::hint::spin_loop();
@@ -274,8 +302,18 @@ impl<'h, I: Index> Kv<'h, I> {
         Ok(self.find(&group, key, value)?.map(|found| found.head))
     }
 
-    /// One look; `None`: something was changed meanwhile.
-    #[inline]
+    #[inline(never)]
+    fn look_apart(
+        &self,
+        located: &Located<I::Way>,
+        key: Key<'_>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<Option<Head>>> {
+        self.look(located, key, value)
+    }
+
+    /// One look; `None`: something was changed meanwhile, or the group is not settled.
+    #[inline(always)]
     fn look(
         &self,
         located: &Located<I::Way>,
@@ -283,38 +321,64 @@ impl<'h, I: Index> Kv<'h, I> {
         value: &mut Vec<u8>,
     ) -> Result<Option<Option<Head>>> {
         let mem = self.ground.mem();
-        let before = mem.load_cached(self.sequence(located.chunk));
+        if !self.is_settled(located) {
+            return Ok(None);
+        }
+        let sequence = located.notes + 8;
+        let before = mem.load_cached(sequence);
         for line in self.all_lines(key.hash) {
             let start = located.line(line);
-            let words: [u64; 8] = mem.read(start);
-            for (nth, &word) in words.iter().enumerate() {
-                let slot = Slot(word);
-                let is_seen = slot.is_seen()
-                    || planted!("bug-put-seen-before-fence") && slot.state() == STATE_PUT;
-                if slot.hash() != key.hash.in_slot() || !is_seen {
-                    continue;
-                }
-                let at = start + nth as u64 * 8;
-                let seen =
-                    record::read(self.ground, slot.place(), slot.instance(), key.bytes, value)?;
-                mem.acquire();
-                let now = Slot(mem.load_cached(at));
-                // A delete that has begun meanwhile has not happened.
-                let is_same = now == slot || now.is_seen() && now.with_state(STATE_LIVE) == slot;
-                match seen {
-                    Seen::Other => {}
-                    _ if !is_same => return Ok(None),
-                    Seen::Same(head) => return Ok(Some(Some(head))),
-                    Seen::None => {
-                        let offset = slot.place();
-                        return Err(Error::Corrupt { offset });
-                    }
+            let mut seen = with_hash(&mem.read(start), key.hash.in_slot());
+            while seen != 0 {
+                let at = start + u64::from(seen.trailing_zeros()) * 8;
+                seen &= seen - 1;
+                match self.look_at_slot(at, key, value)? {
+                    Look::Other => {}
+                    Look::Found(head) => return Ok(Some(Some(head))),
+                    Look::Changed => return Ok(None),
                 }
             }
         }
         mem.acquire();
-        let after = mem.load_cached(self.sequence(located.chunk));
+        let after = mem.load_cached(sequence);
         let is_believed = before == after && after & 1 == 0 && I::is_still(self, located);
         Ok(is_believed.then_some(None))
     }
+
+    /// A look at a slot that had a key's hash.
+    #[inline(never)]
+    fn look_at_slot(&self, at: u64, key: Key<'_>, value: &mut Vec<u8>) -> Result<Look> {
+        let mem = self.ground.mem();
+        let slot = Slot(mem.load_cached(at));
+        let is_seen =
+            slot.is_seen() || planted!("bug-put-seen-before-fence") && slot.state() == STATE_PUT;
+        if !is_seen {
+            // One that is cleared is told by the sequence.
+            return Ok(Look::Other);
+        }
+        let seen = record::read(self.ground, slot.place(), slot.instance(), key.bytes, value)?;
+        mem.acquire();
+        let now = Slot(mem.load_cached(at));
+        // A delete that has begun meanwhile has not happened.
+        let is_same = now == slot || now.is_seen() && now.with_state(STATE_LIVE) == slot;
+        Ok(match seen {
+            Seen::Other => Look::Other,
+            _ if !is_same => Look::Changed,
+            Seen::Same(head) => Look::Found(head),
+            Seen::None => {
+                let offset = slot.place();
+                return Err(Error::Corrupt { offset });
+            }
+        })
+    }
+}
+
+/// The meaning of a slot, to a reader.
+enum Look {
+    /// It is the key's.
+    Found(Head),
+    /// It is not.
+    Other,
+    /// It was changed meanwhile.
+    Changed,
 }

@@ -21,6 +21,8 @@ pub enum ByHash {}
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     pub(crate) directory: Directory,
+    /// The head's word of the directory.
+    head_word: u64,
     /// How many bits the chunk's keys have in common, and these.
     pub(crate) depth: u32,
     pub(crate) prefix: u64,
@@ -47,17 +49,17 @@ impl Located<Way> {
 
 impl<'h> Hash<'h> {
     /// The index chunk of a key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn locate(&self, hash: KeyHash) -> Result<Located<Way>> {
         loop {
-            let (directory, word) = self.directory()?;
+            let (directory, head_word) = self.directory()?;
             let at = directory.offset + hash.prefix(directory.depth) * 8;
             let found = self.ground.has(at, 8).then(|| self.chunk_at(at));
-            if self.ground.mem().load_cached(self.head) != word {
+            if self.ground.mem().load_cached(self.head) != head_word {
                 // Another one is in place by now.
                 continue;
             }
-            let Some(Some((chunk, depth, word))) = found else {
+            let Some(Some((chunk, depth, word, notes))) = found else {
                 return Err(self.damaged("its directory", at));
             };
             if depth > directory.depth {
@@ -66,10 +68,12 @@ impl<'h> Hash<'h> {
             let group = hash.group(&self.cut);
             return Ok(Located {
                 chunk,
+                notes,
                 group,
                 start: line_at(chunk, group, 0),
                 way: Way {
                     directory,
+                    head_word,
                     depth,
                     prefix: hash.prefix(depth),
                     at,
@@ -94,15 +98,15 @@ impl Index for ByHash {
         kv.directory().map(drop)
     }
 
-    #[inline]
+    #[inline(always)]
     fn locate(kv: &Kv<'_, Self>, key: Key<'_>) -> Result<Option<Located<Way>>> {
         kv.locate(key.hash).map(Some)
     }
 
+    #[inline]
     fn is_still(kv: &Kv<'_, Self>, located: &Located<Way>) -> bool {
         let (mem, way) = (kv.ground.mem(), &located.way);
-        mem.load_cached(kv.head) == way.directory.word(kv.head)
-            && mem.load_cached(way.at) == way.word
+        mem.load_cached(kv.head) == way.head_word && mem.load_cached(way.at) == way.word
     }
 
     #[inline]

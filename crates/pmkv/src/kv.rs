@@ -299,10 +299,10 @@ impl<'h, I: Index> Kv<'h, I> {
         }
         if let Some(old) = old {
             // A reader that comes between finds neither, and looks again.
-            self.mark_sequence(located.chunk, true);
+            self.mark_sequence_at(located.notes + 8, true);
             mem.store(old.at, 0);
             mem.store(at, slot.0);
-            self.mark_sequence(located.chunk, false);
+            self.mark_sequence_at(located.notes + 8, false);
             if moved && !planted!("bug-moved-slot-unflushed") {
                 mem.flush(old.at, 8);
                 mem.fence();

@@ -10,8 +10,12 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
 use crate::error::{Error, Result};
 
-/// Heads with their keys up to so many bytes are read without a buffer.
-const NEAR: usize = 256;
+/// Records, and heads with their keys, up to so many bytes are read without a buffer of the heap's,
+/// and in less space up to fewer.
+const NEAR: u64 = 512;
+const SMALL: u64 = 128;
+/// Where a record has its word of sizes.
+const SIZES_OFFSET: u64 = 16;
 /// A longer value is hashed piece by piece where only its check is asked for.
 const PIECE: usize = 64 << 10;
 
@@ -30,19 +34,49 @@ pub(crate) struct Head {
 
 impl Head {
     /// The head in these words; `None`: of no record.
+    #[inline]
     pub fn of(words: [u64; 4]) -> Option<Head> {
-        let value = words[2] & ((1 << VALUE_BITS) - 1);
-        let key = words[2] >> VALUE_BITS & ((1 << KEY_BITS) - 1);
-        let flags = words[2] >> (VALUE_BITS + KEY_BITS);
-        let fits = value <= VALUE_BYTES_MAX && key <= KEY_BYTES_MAX && flags & !RECORD_FLAGS == 0;
-        fits.then_some(Head {
+        let sized = Head::sized(words[2])?;
+        Some(Head {
             check: words[0],
             version: words[1] as u32,
             epoch: (words[1] >> 32) as u32,
+            expires: sized.expires.map(|_| words[3]),
+            ..sized
+        })
+    }
+
+    /// The parts of a head that its word of sizes has; the others are 0.
+    #[inline(always)]
+    fn sized(sizes: u64) -> Option<Head> {
+        let value = sizes & ((1 << VALUE_BITS) - 1);
+        let key = sizes >> VALUE_BITS & ((1 << KEY_BITS) - 1);
+        let flags = sizes >> (VALUE_BITS + KEY_BITS);
+        let fits = value <= VALUE_BYTES_MAX && key <= KEY_BYTES_MAX && flags & !RECORD_FLAGS == 0;
+        fits.then_some(Head {
+            check: 0,
+            version: 0,
+            epoch: 0,
             value,
             key,
             instance: flags & RECORD_INSTANCE,
-            expires: (flags & RECORD_EXPIRES != 0).then_some(words[3]),
+            expires: (flags & RECORD_EXPIRES != 0).then_some(0),
+        })
+    }
+
+    /// The parts of a word of sizes with those of the bytes of a record that begins with it; `None`:
+    /// it begins with another one.
+    #[inline(always)]
+    fn with(self, bytes: &[u8], sizes: u64) -> Option<Head> {
+        let (words, _) = bytes.as_chunks::<8>();
+        let word = |nth: usize| words.get(nth).map_or(0, |word| u64::from_le_bytes(*word));
+        let expires = self.expires.map(|_| word(3));
+        (word(2) == sizes).then_some(Head {
+            check: word(0),
+            version: word(1) as u32,
+            epoch: (word(1) >> 32) as u32,
+            expires,
+            ..self
         })
     }
 
@@ -52,27 +86,36 @@ impl Head {
     }
 
     /// The words behind the check.
+    #[inline]
     fn words(self) -> [u64; 2] {
+        let versions = u64::from(self.version) | u64::from(self.epoch) << 32;
+        [versions, self.sizes()]
+    }
+
+    #[inline]
+    fn sizes(self) -> u64 {
         let expires = match self.expires {
             Some(_) => RECORD_EXPIRES,
             None => 0,
         };
         let flags = (self.instance | expires) << (VALUE_BITS + KEY_BITS);
-        let versions = u64::from(self.version) | u64::from(self.epoch) << 32;
-        [versions, self.value | self.key << VALUE_BITS | flags]
+        self.value | self.key << VALUE_BITS | flags
     }
 
     /// Bytes before the key.
+    #[inline]
     pub fn before_key(self) -> u64 {
         KV_RECORD_HEAD_BYTES + expiry_bytes(self.expires)
     }
 
+    #[inline]
     pub fn bytes(self) -> u64 {
         self.before_key() + self.key + self.value
     }
 }
 
 /// Bytes that a record has for when it expires.
+#[inline]
 pub(crate) fn expiry_bytes(expires: Option<u64>) -> u64 {
     match expires {
         Some(_) => 8,
@@ -81,11 +124,12 @@ pub(crate) fn expiry_bytes(expires: Option<u64>) -> u64 {
 }
 
 /// The check of a record at a place: the head behind its check with the key, and the value.
-#[inline]
+#[inline(always)]
 fn check_of(seed: u64, place: u64, head_and_key: &[u8], value: &[u8]) -> u64 {
     xxh3_64_with_seed(value, head_seed(seed, place, head_and_key))
 }
 
+#[inline(always)]
 fn head_seed(seed: u64, place: u64, head_and_key: &[u8]) -> u64 {
     let at = seed ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     xxh3_64_with_seed(head_and_key, at)
@@ -93,20 +137,19 @@ fn head_seed(seed: u64, place: u64, head_and_key: &[u8]) -> u64 {
 
 /// Puts a record together that is to stand at `place`.
 pub(crate) fn stage(seed: u64, place: u64, head: Head, key: &[u8], value: &[u8]) -> Stage {
-    let mut stage = Stage::new();
-    stage.push_word(0);
-    for word in head.words() {
-        stage.push_word(word);
-    }
-    if let Some(at) = head.expires {
-        stage.push_word(at);
-    }
-    stage.push(key);
-    stage.push(value);
+    let mut stage = Stage::of_len(head.before_key() as usize + key.len() + value.len());
     let bytes = stage.staged_mut();
-    let (before, rest) = bytes.split_at_mut(head.before_key() as usize + key.len());
-    let check = check_of(seed, place, &before[8..], rest);
-    before[..8].copy_from_slice(&check.to_le_bytes());
+    let (head_and_key, rest) = bytes.split_at_mut(head.before_key() as usize + key.len());
+    rest.copy_from_slice(value);
+    let (before, after) = head_and_key.split_at_mut(head.before_key() as usize);
+    after.copy_from_slice(key);
+    let [versions, sizes] = head.words();
+    let words = [0, versions, sizes, head.expires.unwrap_or(0)];
+    for (to, word) in before.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *to = word.to_le_bytes();
+    }
+    let check = check_of(seed, place, &head_and_key[8..], value);
+    head_and_key[..8].copy_from_slice(&check.to_le_bytes());
     stage
 }
 
@@ -137,8 +180,8 @@ pub(crate) fn head_at(ground: Ground<'_>, place: u64) -> Option<Head> {
 /// Reads the head behind its check, and the key.
 fn with_head<T>(mem: &Pmem, place: u64, head: Head, body: impl FnOnce(&[u8]) -> T) -> Result<T> {
     let len = (head.before_key() - 8 + head.key) as usize;
-    if len <= NEAR {
-        let mut near = [0; NEAR];
+    if len <= NEAR as usize {
+        let mut near = [0; NEAR as usize];
         let near = &mut near[..len];
         mem.copy_out(place + 8, near)?;
         Ok(body(near))
@@ -150,7 +193,7 @@ fn with_head<T>(mem: &Pmem, place: u64, head: Head, body: impl FnOnce(&[u8]) -> 
 }
 
 /// Looks for a key at a place, of this instance; its value is put into `to`.
-#[inline]
+#[inline(always)]
 pub(crate) fn read(
     ground: Ground<'_>,
     place: u64,
@@ -158,12 +201,60 @@ pub(crate) fn read(
     key: &[u8],
     to: &mut Vec<u8>,
 ) -> Result<Seen> {
+    // The whole line: a record begins at one.
+    if place == 0 || !ground.has(place, 64) {
+        return Ok(Seen::None);
+    }
+    let sizes = ground.mem().load(place + SIZES_OFFSET);
+    let Some(sized) = Head::sized(sizes) else {
+        return Ok(Seen::None);
+    };
+    let bytes = sized.bytes();
+    if sized.instance != instance || !ground.has(place, bytes) {
+        return Ok(Seen::None);
+    }
+    let at = (place, sizes, sized);
+    if bytes <= SMALL {
+        read_near::<{ SMALL as usize }>(ground, at, key, to)
+    } else if bytes <= NEAR {
+        read_near::<{ NEAR as usize }>(ground, at, key, to)
+    } else {
+        read_far(ground, place, key, to)
+    }
+}
+
+/// Reads a record at once, whose word of sizes is this, and that word's parts.
+#[inline(always)]
+fn read_near<const ROOM: usize>(
+    ground: Ground<'_>,
+    (place, sizes, sized): (u64, u64, Head),
+    key: &[u8],
+    to: &mut Vec<u8>,
+) -> Result<Seen> {
+    let mut near = [0; ROOM];
+    let near = &mut near[..sized.bytes() as usize];
+    ground.mem().copy_out(place, near)?;
+    let (head_and_key, value) = near.split_at(near.len() - sized.value as usize);
+    let Some(head) = sized.with(head_and_key, sizes) else {
+        return Ok(Seen::None);
+    };
+    if check_of(ground.seed(), place, &head_and_key[8..], value) != head.check {
+        return Ok(Seen::None);
+    }
+    if head_and_key[head_and_key.len() - head.key as usize..] != *key {
+        return Ok(Seen::Other);
+    }
+    to.clear();
+    to.extend_from_slice(value);
+    Ok(Seen::Same(head))
+}
+
+/// Reads a record by its parts.
+#[inline(never)]
+fn read_far(ground: Ground<'_>, place: u64, key: &[u8], to: &mut Vec<u8>) -> Result<Seen> {
     let Some(head) = head_at(ground, place) else {
         return Ok(Seen::None);
     };
-    if head.instance != instance {
-        return Ok(Seen::None);
-    }
     let (mem, seed) = (ground.mem(), ground.seed());
     let (is_same, value_seed) = with_head(mem, place, head, |bytes| {
         (

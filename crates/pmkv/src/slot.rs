@@ -13,6 +13,24 @@ pub(crate) const HASH_BITS: u32 = 64 - SLOT_HASH_SHIFT;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(pub(crate) u64);
 
+/// The slots of a line whose hash is this, as bits. 0 is one of hash 0.
+#[inline(always)]
+pub(crate) fn with_hash(line: &[u64; 8], hash: u64) -> u64 {
+    let wanted = hash << SLOT_HASH_SHIFT;
+    let here = |word: &u64| u64::from(word ^ wanted < 1 << SLOT_HASH_SHIFT);
+    line.iter()
+        .rev()
+        .fold(0, |bits, word| bits + bits + here(word))
+}
+
+/// The free slots of a line, as bits.
+#[inline(always)]
+pub(crate) fn free_ones(line: &[u64; 8]) -> u64 {
+    line.iter()
+        .rev()
+        .fold(0, |bits, &word| bits + bits + u64::from(word == 0))
+}
+
 impl Slot {
     /// A live one. The place is less than 2^44.
     pub(crate) fn new(place: u64, instance: u64, hash: u64) -> Slot {

@@ -131,7 +131,14 @@ impl<'h> Ground<'h> {
         let Some(end) = offset.checked_add(len) else {
             return false;
         };
-        end > 0 && self.core.span_of((end - 1) / CHUNK_BYTES).is_some()
+        // 0 has no last byte.
+        let last = end.wrapping_sub(1);
+        last < self.core.spans.first_bytes() || end > 0 && self.has_further(last / CHUNK_BYTES)
+    }
+
+    #[inline(never)]
+    fn has_further(self, chunk: u64) -> bool {
+        self.core.span_of(chunk).is_some()
     }
 
     /// Whether the run that begins at a chunk is this object's; answers its chunks, or 0.
@@ -168,6 +175,15 @@ impl<'h> Ground<'h> {
     pub fn note(self, chunk: u64, word: u64) -> u64 {
         debug_assert!(word < 2);
         self.core.line(chunk) + ENGINE_OFFSET + word * 8
+    }
+
+    /// Where an engine's word 0 of a chunk's line is; `None`: the heap has no such chunk. Word 1 is
+    /// the next one.
+    #[inline(always)]
+    #[must_use]
+    pub fn note_if_there(self, chunk: u64) -> Option<u64> {
+        let span = self.core.span_of(chunk)?;
+        Some(span.line(chunk) + ENGINE_OFFSET)
     }
 
     /// Locks a run by its first chunk, in a write window.

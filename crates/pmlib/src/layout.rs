@@ -198,13 +198,32 @@ impl Spans {
         }
     }
 
+    /// Bytes of the first one.
+    #[inline(always)]
+    pub fn first_bytes(&self) -> u64 {
+        self.first.end() * CHUNK_BYTES
+    }
+
     /// The span of a chunk; `None`: past the end.
     #[inline]
     pub fn of(&self, chunk: u64) -> Option<&Span> {
         if chunk < self.first.end() {
             return Some(&self.first);
         }
-        self.iter().skip(1).find(|span| chunk < span.end())
+        self.of_further(chunk)
+    }
+
+    /// The span of a chunk behind the first one. The latest are the longest, mostly.
+    fn of_further(&self, chunk: u64) -> Option<&Span> {
+        let mut found = None;
+        for index in (1..self.count()).rev() {
+            let span = self.get(index);
+            if chunk >= span.end() {
+                break;
+            }
+            found = Some(span);
+        }
+        found
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Span> {

@@ -36,6 +36,23 @@ impl Stage {
         Stage { lines, len: 0 }
     }
 
+    /// Creates a record of `len` bytes, whose content is chance until the caller has stored all of
+    /// it ([`Stage::staged_mut`]): one of a known length is put together without steps.
+    #[inline]
+    #[must_use]
+    pub fn of_len(len: usize) -> Stage {
+        let mut lines = BUFFER.take();
+        let count = len.div_ceil(LINE as usize);
+        if lines.len() < count {
+            lines.resize(count, Line([0; LINE as usize]));
+        }
+        // The end of the last line.
+        if let Some(last) = count.checked_sub(1) {
+            lines[last] = Line([0; LINE as usize]);
+        }
+        Stage { lines, len }
+    }
+
     /// Bytes of the record.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -55,6 +72,7 @@ impl Stage {
     }
 
     /// The record, writable: a checksum at its start is computed last.
+    #[inline]
     pub fn staged_mut(&mut self) -> &mut [u8] {
         let len = self.len;
         &mut self.all_mut()[..len]
@@ -79,20 +97,24 @@ impl Stage {
     pub fn push_zeros(&mut self, bytes: usize) {
         self.len = self.len.checked_add(bytes).expect("records fit in memory");
         let count = self.len.div_ceil(LINE as usize);
+        // Lines behind the record are another one's.
+        self.lines
+            .truncate((self.len - bytes).div_ceil(LINE as usize));
         self.lines.resize(count, Line([0; LINE as usize]));
     }
 
     /// The whole lines of the record, for [`Pmem::write_nt`](crate::Pmem::write_nt) to a 64-aligned
     /// offset.
+    #[inline]
     #[must_use]
     pub fn whole_lines(&self) -> &[u8] {
+        let lines = &self.lines[..self.len.div_ceil(LINE as usize)];
         // SAFETY: initialised lines, which are arrays of bytes without padding; the slice borrows
         // what owns them.
-        unsafe {
-            std::slice::from_raw_parts(self.lines.as_ptr().cast(), self.lines.len() * LINE as usize)
-        }
+        unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), size_of_val(lines)) }
     }
 
+    #[inline]
     fn all_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `whole_lines`; any bytes are a line, and the borrow is exclusive.
         unsafe {
@@ -154,6 +176,23 @@ mod tests {
             assert!(found[len..lines].iter().all(|&byte| byte == 0), "{len}");
             assert!(found[lines..].iter().all(|&byte| byte == 0xff), "{len}");
         }
+    }
+
+    /// Goal: the end of its last line is zeros, and so is what is appended.
+    #[test]
+    fn a_record_of_a_known_length_has_nothing_of_the_one_before() {
+        let mut before = Stage::new();
+        before.push(&[7; 200]);
+        drop(before);
+        let mut stage = Stage::of_len(70);
+        stage.staged_mut().fill(1);
+        assert_eq!(stage.whole_lines().len(), 128);
+        assert_eq!(stage.whole_lines()[70..], [0; 58]);
+        stage.push_zeros(100);
+        assert_eq!(stage.whole_lines().len(), 192);
+        assert_eq!(stage.whole_lines()[70..], [0; 122]);
+        drop(stage);
+        assert!(Stage::of_len(0).whole_lines().is_empty());
     }
 
     /// Goal: no byte of a record appears in the next one, and two records at once are apart.

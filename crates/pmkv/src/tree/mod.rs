@@ -124,6 +124,7 @@ impl<'h> Tree<'h> {
     pub(crate) fn leaf_of(&self, chunk: u64, leaf: u64, version: u32) -> Located<Way> {
         Located {
             chunk,
+            notes: self.note(chunk),
             group: self.cut.group_of(leaf),
             start: self.cut.leaf_at(chunk, leaf),
             way: Way { version, leaf },

@@ -130,6 +130,14 @@ pub trait Index: Sized {
         Ok(())
     }
 
+    /// Needs fewer lines for its keys, if it can; in a write window, nothing is locked.
+    ///
+    /// # Errors
+    /// `Damaged`, `Corrupt`; `Heap`.
+    fn compact(_: &Kv<'_, Self>) -> Result<()> {
+        Ok(())
+    }
+
     /// A place that locked lines name beside their slots.
     fn place_beside(_: &Kv<'_, Self>, _: &Located<Self::Way>) -> Option<Slot> {
         None

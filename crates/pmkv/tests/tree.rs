@@ -129,6 +129,38 @@ fn keys_in_order_fill_leaves() {
     );
 }
 
+/// Goal: leaves with few keys become few leaves, and nothing is lost. Method: most of many keys are
+/// taken away, and slots are counted before and after `compact`, by another handle too.
+#[test]
+fn leaves_are_joined() {
+    let heap = heap(64 << 20);
+    let tree = Tree::open(&heap, "kv").unwrap();
+    let other = Tree::open(&heap, "kv").unwrap();
+    let key = |nth: u64| (nth * 7919 % 20_011).to_be_bytes();
+    for nth in 0..20_000u64 {
+        tree.put(&key(nth), &nth.to_le_bytes()).unwrap();
+    }
+    for nth in (0..20_000u64).filter(|nth| nth % 16 != 0) {
+        assert!(tree.delete(&key(nth)).unwrap());
+    }
+    let before = other.stats().unwrap();
+    tree.compact().unwrap();
+    let after = other.stats().unwrap();
+    println!("{} slots, then {}", before.slots, after.slots);
+    assert_eq!(after.keys, 1250);
+    assert!(after.slots * 8 < before.slots);
+    for nth in 0..20_000u64 {
+        let value = other.get(&key(nth)).unwrap();
+        let expected = (nth % 16 == 0).then(|| nth.to_le_bytes().to_vec());
+        assert_eq!(value, expected);
+    }
+    for nth in 0..20_000u64 {
+        other.put(&key(nth), b"again").unwrap();
+    }
+    assert_eq!(tree.iter().filter(Result::is_ok).count(), 20_000);
+    heap.check().unwrap();
+}
+
 /// Goal: whatever the order of calls, the engine is an ordered map. Method: random calls and ranges
 /// from both ends beside the standard library's map, on small chunks that are split again and
 /// again, and on those of full size, by two handles by turns; opened anew now and then.
@@ -143,6 +175,9 @@ fn it_is_an_ordered_map() {
         for nth in 0..operations() {
             let tree = &trees[chance(&mut state) as usize % 2];
             step(tree, &mut map, &mut state, keys);
+            if nth % 700 == 699 {
+                tree.compact().unwrap();
+            }
             if nth % 500 == 499 {
                 range(tree, &map, &mut state, keys);
             }

@@ -59,6 +59,14 @@ pmem::bugs! {
         "a new leaf's word is not durable before its slots are cleared in the old leaf";
     "bug-moved-slots-unflushed",
         "a split is over before the slots that were moved are durably cleared";
+    "bug-join-unmarked",
+        "a leaf's slots are copied into another one before its word says so";
+    "bug-joined-slots-unflushed",
+        "a leaf is no more before its slots in another one are durable";
+    "bug-join-unfenced",
+        "a leaf's slots are cleared before it is durably no more";
+    "bug-dead-join-unflushed",
+        "a leaf that a dead process has joined may come back";
     "bug-leaf-split-not-mended",
         "the slots of a split under way stay in both leaves";
     "bug-leaves-of-another-chunk-kept",

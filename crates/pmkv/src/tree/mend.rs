@@ -2,11 +2,12 @@
 //! left becomes a chunk whose leaves have each key once.
 //!
 //! - A leaf behind the chunk's range is another chunk's by now: its word is cleared.
+//! - A leaf that is being joined to the one before it stays one, if its word is there.
 //! - A leaf whose split was under way is one, because its content was durable before its word. The
 //!   slots that it took over are cleared in the leaf before it, if they still stand there.
 
 use super::map::Leaf;
-use super::{Known, Tree, mended, version_of};
+use super::{Known, SPLITTING, Tree, mended, version_of};
 use crate::engine::Cut;
 use crate::error::Result;
 use crate::record;
@@ -30,22 +31,46 @@ impl Tree<'_> {
         {
             let behind = leaves.partition_point(|leaf| leaf.low < high);
             for leaf in leaves.split_off(behind) {
-                mem.store(self.cut.leaf_at(chunk, leaf.leaf), 0);
+                let at = self.cut.leaf_at(chunk, leaf.leaf);
+                mem.store(at, 0);
+                mem.flush(at, 8);
             }
+            // Their fences' places are the other chunk's, and may be free one day.
+            mem.fence();
         }
         for nth in 1..leaves.len() {
             if leaves[nth].word.state() == STATE_PUT {
                 self.mend_split(chunk, &leaves[nth - 1], &leaves[nth])?;
             }
         }
-        self.mark_sequence(chunk, false);
         let at = self.note(chunk);
-        let version = version_of(mem.load_cached(at));
+        let note = mem.load_cached(at);
+        if note & SPLITTING != 0 {
+            self.mend_rest(chunk, &leaves);
+        }
+        self.mark_sequence(chunk, false);
+        let version = version_of(note);
         mem.store(at, mended(version.wrapping_add(1)));
         Ok(())
     }
 
-    /// Finishes the split by which a leaf came to be.
+    /// Has the leaves that are none be so durably, and empty for readers: one of them may have been
+    /// joined by a process that died.
+    fn mend_rest(&self, chunk: u64, leaves: &[Leaf]) {
+        let mem = self.ground.mem();
+        for leaf in 0..self.cut.all_leaves() {
+            if !leaves.iter().any(|one| one.leaf == leaf) {
+                let rest = self.leaf_of(chunk, leaf, 0);
+                self.clear_leaf(&rest);
+                if !planted!("bug-dead-join-unflushed") {
+                    mem.flush(rest.start, 8);
+                }
+            }
+        }
+        mem.fence();
+    }
+
+    /// Finishes the split by which a leaf came to be, or undoes the join by which it was to end.
     fn mend_split(&self, chunk: u64, before: &Leaf, leaf: &Leaf) -> Result<()> {
         let mem = self.ground.mem();
         let at = self.cut.leaf_at(chunk, leaf.leaf);

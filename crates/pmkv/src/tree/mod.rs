@@ -8,7 +8,7 @@
 //!   key. A process keeps to itself which chunk a key belongs to (`top`), and which leaf of a chunk
 //!   (`map`). Both are read anew when they are found out of date.
 //! - Leaves are split under their chunk's lock by a protocol of their own, chunks by a transaction
-//!   (`split`). Neither is ever merged.
+//!   (`split`). Leaves are joined when room is given back (`join`), chunks are not.
 //!
 //! The upper bits of a chunk's note (`crate::group`) tell of the chunk as a whole: that it was
 //! mended in this run, that its holder is splitting a leaf, and a version, which changes with its
@@ -16,6 +16,7 @@
 //! to be taken for a current one.
 
 mod fences;
+mod join;
 mod map;
 mod mend;
 mod range;
@@ -44,7 +45,7 @@ pub(crate) use top::{Known, State};
 
 /// A note's bit: the chunk was mended in this run.
 pub(crate) const MENDED: u64 = 1 << 21;
-/// A note's bit: the lock's holder is splitting a leaf.
+/// A note's bit: the lock's holder is splitting a leaf, or joining two.
 pub(crate) const SPLITTING: u64 = 1 << 22;
 /// Where a note's version begins, and its bits; the two above are the batches'.
 const VERSION_SHIFT: u32 = 32;
@@ -267,6 +268,10 @@ impl Index for ByKey {
 
     fn per_mille(kv: &Kv<'_, Self>, position: &Position) -> u32 {
         kv.state.top().per_mille(position.next.as_deref())
+    }
+
+    fn compact(kv: &Kv<'_, Self>) -> Result<()> {
+        kv.join_leaves()
     }
 
     fn place_beside(kv: &Kv<'_, Self>, located: &Located<Way>) -> Option<Slot> {

@@ -252,7 +252,7 @@ impl<'h> Tree<'h> {
     }
 
     /// Changes the note of a locked chunk, with the next version.
-    fn change_note(&self, chunk: u64, change: impl Fn(u64) -> u64) {
+    pub(super) fn change_note(&self, chunk: u64, change: impl Fn(u64) -> u64) {
         let (mem, at) = (self.ground.mem(), self.note(chunk));
         let note = mem.load_cached(at);
         let version = mended(version_of(note).wrapping_add(1));
@@ -298,9 +298,12 @@ impl<'h> Tree<'h> {
         }
         self.mark_sequence(full, true);
         for &leaf in &map.leaves[stay..] {
-            // Mending would clear it again: the directory says whose it is.
-            mem.store(self.cut.leaf_at(full, leaf), 0);
+            // Durably: its fence's place may be free one day.
+            let at = self.cut.leaf_at(full, leaf);
+            mem.store(at, 0);
+            mem.flush(at, 8);
         }
+        mem.fence();
         self.mark_sequence(full, false);
         self.change_note(full, |note| note | settled);
         known.map.store(None);

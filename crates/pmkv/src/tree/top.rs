@@ -62,6 +62,16 @@ impl Top {
         &self.chunks[seek.among(&self.fences)]
     }
 
+    /// The least key of the first chunk before another one of which something is so.
+    pub fn find_before(&self, chunk: u64, is_so: impl Fn(u64) -> bool) -> Option<Vec<u8>> {
+        let before = self.chunks.iter().take_while(|known| known.chunk != chunk);
+        let nth = before.map(|known| known.chunk).position(is_so)?;
+        Some(match nth.checked_sub(1) {
+            None => Vec::new(),
+            Some(fence) => self.fences.get(fence).to_vec(),
+        })
+    }
+
     /// How many of thousand chunks are before the one of a key; `None`: all.
     pub fn per_mille(&self, key: Option<&[u8]>) -> u32 {
         let before = key.map_or(self.chunks.len(), |key| self.fences.up_to(key));

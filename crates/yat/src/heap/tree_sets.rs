@@ -100,6 +100,38 @@ fn batches() -> Vec<Keyed> {
     ]
 }
 
+/// Joins of leaves: of empty ones, of some with keys, of several, and what may go on there.
+fn joins() -> Vec<Keyed> {
+    vec![
+        workload(WIDE, &halves(&[]), &[Compact]),
+        workload(WIDE, &halves(&[10, 12, 16, 18]), &[Compact, Put(30, 8)]),
+        workload(
+            WIDE,
+            &halves(&[0, 2, 16]),
+            &[Compact, Put(17, LEN), Delete(24)],
+        ),
+        workload(SMALL, &halves(&[0, 30]), &[Compact]),
+        Keyed {
+            prepared: halves(&[0, 16, 30]),
+            steps: vec![
+                Step::Second(Compact),
+                Step::One(Put(17, 8)),
+                Step::Second(Put(30, 20)),
+            ],
+            cut: Cut::Tree(WIDE),
+            is_shared: true,
+        },
+    ]
+}
+
+/// Leaves that are split, and of whose keys these are left.
+fn halves(left: &[u64]) -> Vec<Call> {
+    let mut calls = apart(17);
+    let gone = (0..17).map(|key| 2 * key).filter(|key| !left.contains(key));
+    calls.extend(gone.map(Delete));
+    calls
+}
+
 /// Two processes by turns.
 fn shared() -> Vec<Keyed> {
     let sequences: [(Vec<Call>, &[Step]); 4] = [
@@ -135,6 +167,7 @@ fn shared() -> Vec<Keyed> {
 pub fn treed() -> Vec<Keyed> {
     let mut all = splits();
     all.extend(batches());
+    all.extend(joins());
     all.extend(shared());
     let short = short_sequences();
     all.extend(short.iter().map(|steps| workload(WIDE, &used(2), steps)));
@@ -148,6 +181,7 @@ pub fn treed_recovered() -> Vec<Keyed> {
         workload(SMALL, &used(1), &[Put(0, 8)]),
         workload(SMALL, &apart(8), &[Put(5, 8)]),
         workload(SMALL, &keys(15), &[Put(15, 8)]),
+        workload(WIDE, &halves(&[16, 30]), &[Compact]),
     ]
 }
 
@@ -158,6 +192,7 @@ pub fn treed_killed() -> Vec<Keyed> {
         workload(WIDE, &used(2), &[Put(2, LEN), Put(0, LEN), Delete(0)]),
         workload(SMALL, &apart(8), &[Put(5, 8)]),
         workload(SMALL, &keys(15), &[Put(15, LEN)]),
+        workload(WIDE, &halves(&[0, 16, 30]), &[Compact]),
         workload(SMALL, &apart(12), &[Batch(&[(0, 8), (24, 8)], &[2])]),
     ];
     for one in &mut all {

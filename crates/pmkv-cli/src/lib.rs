@@ -95,6 +95,43 @@ Examples:
 Exit codes: 0 all are whole, 1 damaged ones were dropped, 4 damaged ones are left, 8 could not be
 done.")]
     Scrub(Scrub),
+    /// Write all keys of an engine, with their values and expiries, to stdout
+    #[command(after_help = "\
+The stream has a check for each entry. Others may use the engine meanwhile: a key that is there
+throughout is in it.
+
+Examples:
+
+  pmkv save /dev/shm/heap >users.pmkv
+  pmkv save /dev/shm/heap | ssh other pmkv load /dev/shm/heap
+
+Exit codes: 0 done, 1 the engine is not there, 8 could not be done: a damaged record is an error.")]
+    Save(Save),
+    /// Read keys, with their values and expiries, from stdin, as `pmkv save` writes them
+    #[command(after_help = "\
+The engine is made, if it is missing, of the kind that was saved, or of --kind. Keys that are there
+stay, or get the values of the stream. Keys are put a thousand at a time. A damaged stream is loaded
+up to the damage.
+
+Examples:
+
+  pmkv load /dev/shm/heap <users.pmkv
+  pmkv load /dev/shm/heap --engine sorted --kind tree <users.pmkv
+
+Exit codes: 0 done, 8 could not be done, or not wholly.")]
+    Load(Load),
+    /// Measure calls of an engine on this machine, in a new heap that is removed again
+    #[command(after_help = "\
+One thread does each call so many times, on keys of 16 bytes in a mixed order. Without a path the
+heap is in memory alone. Another process on the machine changes the figures.
+
+Examples:
+
+  pmkv bench
+  pmkv bench /mnt/pmem/bench --kind tree --json
+
+Exit codes: 0 done, 8 could not be done.")]
+    Bench(Bench),
     /// Show a heap's size, space, medium, durability and engines
     #[command(after_help = "\
 Example: the bytes that are free, without growth:
@@ -278,6 +315,51 @@ pub struct Scrub {
     /// The engine
     #[command(flatten)]
     pub engine: Engine,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmkv save`
+#[derive(Args)]
+pub struct Save {
+    /// The heap
+    pub heap: PathBuf,
+    /// The engine
+    #[command(flatten)]
+    pub engine: Engine,
+}
+
+/// `pmkv load`
+#[derive(Args)]
+pub struct Load {
+    /// The heap
+    pub heap: PathBuf,
+    /// The engine
+    #[command(flatten)]
+    pub engine: Engine,
+    /// The kind of an engine that is made: the one that was saved, unless it is said
+    #[arg(long)]
+    pub kind: Option<EngineKind>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmkv bench`
+#[derive(Args)]
+pub struct Bench {
+    /// A file, not there yet, for the heap
+    pub heap: Option<PathBuf>,
+    /// The kind of the engine
+    #[arg(long, default_value = "hash")]
+    pub kind: EngineKind,
+    /// Keys
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    pub keys: u64,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u64).range(0..=1 << 20))]
+    pub value: u64,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -5,6 +5,7 @@
 //! `repair` and the commands on keys have their own.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod check;
 mod compact;
 mod dump;
@@ -14,6 +15,7 @@ mod scan;
 mod scrub;
 mod shown;
 mod stat;
+mod stream;
 
 use std::process::ExitCode;
 
@@ -32,6 +34,9 @@ fn main() -> ExitCode {
         Command::Del(arguments) => keys::del(&arguments),
         Command::Scan(arguments) => scan::run(&arguments),
         Command::Scrub(arguments) => scrub::run(&arguments),
+        Command::Save(arguments) => stream::save(&arguments),
+        Command::Load(arguments) => stream::load(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Repair(arguments) => check::repair(&arguments),

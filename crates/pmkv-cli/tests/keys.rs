@@ -184,6 +184,84 @@ fn a_tree_is_in_order() {
     assert!(scrubbed.contains("all whole"), "{scrubbed}");
 }
 
+/// The output of a load of such a stream.
+fn loaded(place: &Place, stream: &[u8], words: &[&str]) -> Output {
+    let mut command = place.command("load", words);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("the program");
+    // One that refuses the beginning does not read the rest.
+    let _ = child.stdin.take().expect("stdin").write_all(stream);
+    child.wait_with_output().expect("its end")
+}
+
+/// Goal: a saved engine comes back with values and expiries, also as the other kind, and no damaged
+/// byte of a stream is believed. Method: a stream is loaded by another heap; then with each byte
+/// changed, and cut off at each.
+#[test]
+fn keys_are_saved_and_loaded() {
+    let (one, two) = (place(), place());
+    for (key, value) in [("ada", "1815"), ("", ""), ("line\n", "a\tb")] {
+        one.done("put", &["--", key, value]);
+    }
+    one.done("put", &["--ttl", "3600", "token", "7f3a"]);
+    let stream = one.done("save", &[]);
+    assert!(stream.starts_with(b"pmkv-stream 1 hash\n"));
+    let said = loaded(&two, &stream, &["--kind", "tree", "--json"]);
+    let report: Value = serde_json::from_slice(&said.stdout).expect("JSON");
+    assert_eq!(
+        (&report["keys"], &report["kind"]),
+        (&4.into(), &"tree".into())
+    );
+    assert_eq!(two.lines(&[]), one.lines(&[]));
+    // A tree's stream is in order; the moments are those that were saved.
+    let sorted = two.done("save", &[]);
+    assert!(
+        loaded(&one, &sorted, &["-e", "copy", "--kind", "tree"])
+            .status
+            .success()
+    );
+    assert_eq!(one.done("save", &["-e", "copy"]), sorted);
+
+    for nth in 0..sorted.len() {
+        let mut damaged = sorted.clone();
+        damaged[nth] ^= 1 << (nth % 8);
+        refused(&loaded(&two, &damaged, &["-e", "other"]), 8);
+    }
+    for end in (0..sorted.len()).step_by(7) {
+        let said = refused(&loaded(&two, &sorted[..end], &["-e", "other"]), 8);
+        assert!(said.contains("stdin: "), "{said}");
+    }
+    // A key that is there already gets the stream's value.
+    two.done("put", &["-e", "other", "ada", "else"]);
+    assert!(loaded(&two, &sorted, &["-e", "other"]).status.success());
+    assert_eq!(two.done("save", &["-e", "other"]).len(), sorted.len());
+    assert_eq!(two.done("get", &["-e", "other", "ada"]), b"1815");
+    refused(&two.run("save", &["-e", "none"]), 1);
+}
+
+/// Goal: a measurement tells each call, and leaves nothing. Method: both kinds, in memory and in a
+/// file.
+#[test]
+fn calls_are_measured() {
+    let place = place();
+    let file = place.heap.with_extension("bench");
+    for kind in ["hash", "tree"] {
+        for path in [None, Some(&file)] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_pmkv"));
+            command.args(["bench", "--json", "--keys", "500", "--kind", kind]);
+            let output = command.args(path).output().expect("the program");
+            let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            let calls = report["calls"].as_array().expect("calls");
+            assert_eq!((calls.len(), &report["kind"]), (7, &kind.into()));
+            assert!(calls.iter().all(|call| call["ns"].as_f64() > Some(0.0)));
+            assert!(!file.exists());
+        }
+    }
+    // A file that is there is somebody's.
+    let said = refused(&place.run("bench", &[]), 8);
+    assert!(place.heap.exists(), "{said}");
+}
+
 /// Goal: what can't be done is told in a line, and changes nothing.
 #[test]
 fn what_can_not_be_is_told() {

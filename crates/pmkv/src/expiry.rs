@@ -75,6 +75,21 @@ impl<I: Index> Kv<'_, I> {
         Ok(there.map(|head| head.expires.map_or(Expiry::Never, Expiry::At)))
     }
 
+    /// Like [`Kv::get_into`]; answers when the key expires, as of this value. `None`: the key is not
+    /// there.
+    ///
+    /// # Errors
+    /// Those of [`Kv::get`].
+    pub fn get_expiring(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Expiry>> {
+        self.ground.enter()?;
+        let head = self.read(self.key(key), value)?;
+        let there = head.filter(|head| !self.is_expired(head));
+        if there.is_none() {
+            value.clear();
+        }
+        Ok(there.map(|head| head.expires.map_or(Expiry::Never, Expiry::At)))
+    }
+
     /// Takes keys away that have expired, a group of the index at a time, and gives their room to
     /// others. Answers how many they were. A crash leaves some of them.
     ///

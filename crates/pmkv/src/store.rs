@@ -76,6 +76,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Those of [`crate::Kv::stats`].
     fn stats(&self) -> Result<Stats>;
+    /// The value of a key, into a buffer, and when it expires; `None`: the key is not there.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::get_expiring`].
+    fn get_expiring(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Expiry>>;
     /// Has a key have this value, also over a damaged record.
     ///
     /// # Errors
@@ -157,6 +162,9 @@ macro_rules! store {
             }
             fn stats(&self) -> Result<Stats> {
                 $engine::stats(self)
+            }
+            fn get_expiring(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<Expiry>> {
+                $engine::get_expiring(self, key, value)
             }
             fn batch(&self, changes: &[Change<'_>]) -> Result<()> {
                 $engine::batch(self, changes)

@@ -7,7 +7,7 @@ use pmkv::planted::{BUGS, select};
 use yat::explore::{Options, explore};
 use yat::heap::keyed::seen_early;
 use yat::heap::kill::{Finds, What, kill_everywhere};
-use yat::heap::{keyed, keyed_killed, treed, treed_killed};
+use yat::heap::{keyed, keyed_killed, treed};
 use yat::program::Program;
 
 /// Returns the workload that finds a bug, and after how many images. Those of batches show in batches.
@@ -28,20 +28,18 @@ fn found(bug: &str) -> Option<(String, u64)> {
 
 /// Returns the kill that finds something.
 fn found_by_kill() -> Option<(String, u64)> {
-    let mut programs = keyed_killed().into_iter().chain(treed_killed());
-    programs.find_map(|program| {
+    keyed_killed().iter().find_map(|program| {
         (0..program.steps()).find_map(|step| {
-            let kills = kill_everywhere(&program, What::Step(step), Finds::Looking);
+            let kills = kill_everywhere(program, What::Step(step), Finds::Looking);
             kills.err().map(|text| (text, 0))
         })
     })
 }
 
 /// Bugs that show to those who live on.
-const OF_A_KILL: [&str; 3] = [
+const OF_A_KILL: [&str; 2] = [
     "bug-record-of-the-dead-only-flushed",
     "bug-batch-mark-ignored",
-    "bug-dead-join-unflushed",
 ];
 /// Bugs that show to readers.
 const OF_READERS: [&str; 2] = [

@@ -65,8 +65,6 @@ pmem::bugs! {
         "a leaf is no more before its slots in another one are durable";
     "bug-join-unfenced",
         "a leaf's slots are cleared before it is durably no more";
-    "bug-dead-join-unflushed",
-        "a leaf that a dead process has joined may come back";
     "bug-leaf-split-not-mended",
         "the slots of a split under way stay in both leaves";
     "bug-leaves-of-another-chunk-kept",

@@ -62,9 +62,7 @@ impl Tree<'_> {
             if !leaves.iter().any(|one| one.leaf == leaf) {
                 let rest = self.leaf_of(chunk, leaf, 0);
                 self.clear_leaf(&rest);
-                if !planted!("bug-dead-join-unflushed") {
-                    mem.flush(rest.start, 8);
-                }
+                mem.flush(rest.start, 8);
             }
         }
         mem.fence();

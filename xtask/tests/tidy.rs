@@ -103,7 +103,7 @@ const MAY_USE: [(&str, &[&str]); 31] = [
         "yat",
         &["pmem", "pmfs", "pmfs-admin", "pmfs-format", "pmkv", "pmlib"],
     ),
-    ("pmbench", &["pmem", "pmfs", "pmfs-admin", "pmlib"]),
+    ("pmbench", &["pmem", "pmep", "pmfs", "pmfs-admin", "pmlib"]),
 ];
 
 fn root() -> PathBuf {

@@ -154,7 +154,7 @@ impl Work<'_> {
         for _ in 0..STEPS {
             let within = match self.row.kind {
                 Kind::Bandwidth(_, Order::Random) | Kind::Word => {
-                    self.random.below(REGION / access) * access
+                    self.random.below_power(REGION / access) * access
                 }
                 // Each pass of a stride takes other lines.
                 Kind::Bandwidth(_, Order::Strided) => {

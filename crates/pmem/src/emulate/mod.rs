@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::cpu::LINE;
 use crate::emulate::device::DIMMS_MAX;
 use crate::emulate::model::{Model, WORDS};
-use crate::emulate::stream::Stream;
+use crate::emulate::stream::{Counted, Stream};
 pub(crate) use crate::processes::active::active;
 use crate::processes::active::{self, COUNTING};
 use crate::processes::death;
@@ -90,7 +90,6 @@ pub(crate) struct Emulator {
     shared_more: OnceLock<[u64; DIMMS_MAX as usize]>,
     own: [AtomicU64; WORDS],
     model: Option<Model>,
-    late: AtomicU64,
     lines_read: AtomicU64,
     barriers: AtomicU64,
     lines_written: AtomicU64,
@@ -114,7 +113,6 @@ impl Emulator {
             shared_more: OnceLock::new(),
             own: Default::default(),
             model: (asked.device).map(|modules| Model::new(modules, pool_len, ticks::per_ns())),
-            late: AtomicU64::new(0),
             lines_read: AtomicU64::new(0),
             barriers: AtomicU64::new(0),
             lines_written: AtomicU64::new(0),
@@ -175,7 +173,7 @@ impl Emulator {
     /// Ends an access to a device.
     fn finish(&self, stream: &Stream, due: u64) {
         if self.spin_until(stream, due) {
-            self.late.fetch_add(1, Ordering::Relaxed);
+            stream.count(Counted::Late, 1);
         }
     }
 
@@ -276,15 +274,21 @@ impl Pmem {
         Some((emulator, emulator.model.as_ref()?))
     }
 
-    /// Gives an access to the device, and returns its end.
+    /// Gives an access of so many lines to the device, and returns its end.
     fn access(
         &self,
         (emulator, model): (&Emulator, &Model),
         op: Op,
         (off, len): (u64, u64),
+        lines: u64,
     ) -> u64 {
         let stream = model.stream(thread_number());
         let begun = emulator.begin(stream);
+        let counted = match op {
+            Op::Read | Op::Word => Counted::LinesRead,
+            Op::Stream | Op::Flush => Counted::LinesWritten,
+        };
+        stream.count(counted, lines);
         let busy = emulator.shared.load(Ordering::Relaxed);
         let Some(more) = emulator.shared_more.get().filter(|_| busy != NOT_SHARED) else {
             let own = |number: usize| &emulator.own[number];
@@ -331,11 +335,19 @@ impl Pmem {
         let Some(emulator) = &self.emulator else {
             return Charged::default();
         };
+        if let Some(model) = &emulator.model {
+            return Charged {
+                lines_read: model.counted(Counted::LinesRead),
+                barriers: model.counted(Counted::Barriers),
+                lines_written: model.counted(Counted::LinesWritten),
+                late: model.counted(Counted::Late),
+            };
+        }
         Charged {
             lines_read: emulator.lines_read.load(Ordering::Relaxed),
             barriers: emulator.barriers.load(Ordering::Relaxed),
             lines_written: emulator.lines_written.load(Ordering::Relaxed),
-            late: emulator.late.load(Ordering::Relaxed),
+            late: 0,
         }
     }
 
@@ -380,8 +392,7 @@ impl Pmem {
             emulator.read(lines);
             return;
         };
-        emulator.lines_read.fetch_add(lines, Ordering::Relaxed);
-        let due = self.access(device, Op::Word, (off, len));
+        let due = self.access(device, Op::Word, (off, len), lines);
         emulator.finish(device.1.stream(thread_number()), due);
     }
 
@@ -397,8 +408,7 @@ impl Pmem {
             emulator.read(lines_of(off, len));
             return 0;
         };
-        (emulator.lines_read).fetch_add(lines_of(off, len), Ordering::Relaxed);
-        self.access(device, Op::Read, (off, len))
+        self.access(device, Op::Read, (off, len), lines_of(off, len))
     }
 
     /// Waits for bytes that were copied out.
@@ -417,8 +427,7 @@ impl Pmem {
             return 0;
         };
         if let Some(device) = self.model().filter(|_| lines > 0) {
-            emulator.lines_written.fetch_add(lines, Ordering::Relaxed);
-            return self.access(device, op, (off & !(LINE - 1), lines * LINE));
+            return self.access(device, op, (off & !(LINE - 1), lines * LINE), lines);
         }
         let off = emulator.shared.load(Ordering::Relaxed);
         if off == NOT_SHARED {
@@ -460,8 +469,8 @@ impl Pmem {
             death::at_barrier();
         }
         if let Some((emulator, model)) = self.model() {
-            emulator.barriers.fetch_add(1, Ordering::Relaxed);
             let stream = model.stream(thread_number());
+            stream.count(Counted::Barriers, 1);
             let due = model.fence(stream);
             if ticks::now() < due {
                 emulator.spin_until(stream, due);

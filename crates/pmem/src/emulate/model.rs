@@ -12,7 +12,7 @@ use crate::cpu::LINE;
 use crate::emulate::buffer::{Buffer, Moved, WHOLE};
 use crate::emulate::device::{DIMMS_MAX, Device, Modules};
 use crate::emulate::norm::Norm;
-use crate::emulate::stream::{Order, Stream, Streams};
+use crate::emulate::stream::{Counted, Order, Stream, Streams};
 
 /// Words that processes share: one for each module, and one that counts streams.
 pub(crate) const WORDS: usize = DIMMS_MAX as usize + 1;
@@ -21,10 +21,10 @@ const STREAMS_WORD: usize = DIMMS_MAX as usize;
 /// A module that is busy for longer than this got its word before the last reboot, ns.
 const BUSY_NS_MAX: f64 = 1e10;
 const PAGE: u64 = 4096;
-/// Threads whose growth of page times is kept.
+/// Threads whose growth of page times and whose losses are kept; more count as so many.
 const CROWD_MAX: usize = 64;
 /// The power that rounds the corner at the read streams that may stay.
-const ROUNDED: i32 = 8;
+const ROUNDED: f64 = 8.0;
 
 /// A kind of access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,8 @@ pub(crate) struct Model {
     device: Device,
     dimms: u64,
     interleave: u64,
-    dimms_root: f64,
+    /// By [`Stay::place`] and by streams.
+    again: [[f64; CROWD_MAX + 1]; Stay::ALL.len()],
     word_far: f64,
     busy_max: u64,
     knee: Norm,
@@ -53,6 +54,60 @@ pub(crate) struct Model {
     page_growth: [f64; CROWD_MAX + 1],
     streams: Streams,
     buffers: Box<[Buffer]>,
+}
+
+/// The properties by which streams' lines stay in a buffer.
+#[derive(Clone, Copy)]
+enum Stay {
+    Read { is_short: bool, in_order: bool },
+    Write { is_whole: bool },
+}
+
+impl Stay {
+    const ALL: [Stay; 6] = [
+        Stay::read(false, false),
+        Stay::read(false, true),
+        Stay::read(true, false),
+        Stay::read(true, true),
+        Stay::Write { is_whole: false },
+        Stay::Write { is_whole: true },
+    ];
+
+    const fn read(is_short: bool, in_order: bool) -> Stay {
+        Stay::Read { is_short, in_order }
+    }
+
+    /// The place in [`Stay::ALL`].
+    fn place(self) -> usize {
+        match self {
+            Stay::Read { is_short, in_order } => 2 * usize::from(is_short) + usize::from(in_order),
+            Stay::Write { is_whole } => 4 + usize::from(is_whole),
+        }
+    }
+
+    /// Media accesses for each part of a line beyond its first, if `crowd` streams meet a module.
+    fn again(self, device: &Device, crowd: f64) -> f64 {
+        match self {
+            Stay::Read { is_short, in_order } => {
+                let mut stay = device.read_streams;
+                if is_short {
+                    stay *= device.short_streams;
+                }
+                if in_order {
+                    stay *= device.sequential_streams;
+                }
+                let beyond = 1.0 + libm::pow(crowd / stay, ROUNDED);
+                device.read_again * (1.0 - libm::pow(beyond, -1.0 / ROUNDED))
+            }
+            Stay::Write { is_whole } => {
+                let half = match is_whole {
+                    true => device.full_streams,
+                    false => device.part_streams,
+                };
+                1.0 - 1.0 / (1.0 + (crowd / half) * (crowd / half))
+            }
+        }
+    }
 }
 
 /// The time that the modules spend on an access, by module.
@@ -73,7 +128,11 @@ impl Model {
             device,
             dimms,
             interleave: modules.interleave(),
-            dimms_root: (dimms as f64).sqrt(),
+            again: Stay::ALL.map(|stay| {
+                std::array::from_fn(|crowd| {
+                    stay.again(&device, crowd as f64 / (dimms as f64).sqrt())
+                })
+            }),
             word_far: device.word_mapped
                 + (1.0 - resident) * (device.word_far - device.word_mapped),
             busy_max: (BUSY_NS_MAX * ticks_per_ns) as u64,
@@ -90,6 +149,11 @@ impl Model {
     /// The stream of a thread.
     pub(super) fn stream(&self, thread: u64) -> &Stream {
         self.streams.stream_of(thread)
+    }
+
+    /// The sum of what all streams counted.
+    pub(super) fn counted(&self, what: Counted) -> u64 {
+        self.streams.counted(what)
     }
 
     /// The end of an access that begins at `begun` and is of at least one byte. `words` gives the
@@ -119,19 +183,19 @@ impl Model {
             let line = self.line_ticks(op, again);
             self.add_pages(op, (crowd, line), (off, len), &mut service);
         }
-        let free = self.occupy(&words, begun, &service);
+        let free = self.occupy(&words, (begun, crowd), &service);
         let thread = self.thread_ticks(op, order, len);
         match op {
             Op::Read => {
                 let queue = free.saturating_sub(begun) as f64 - self.spared(&service);
-                begun + self.knee.meet(thread, queue.max(0.0)).round() as u64
+                begun + whole(self.knee.meet(thread, queue.max(0.0)))
             }
-            Op::Word => free.max(begun + self.word_ticks(stream, off, hit).round() as u64),
+            Op::Word => free.max(begun + whole(self.word_ticks(stream, off, hit))),
             Op::Stream | Op::Flush => {
-                let stored = begun + self.device.persist.round() as u64;
+                let stored = begun + whole(self.device.persist);
                 stream.stored_at.store(stored, Relaxed);
-                let window = self.queued_ticks(len, crowd).round() as u64;
-                (begun + thread.round() as u64).max(free.saturating_sub(window))
+                let window = whole(self.queued_ticks(len, crowd));
+                (begun + whole(thread)).max(free.saturating_sub(window))
             }
         }
     }
@@ -176,26 +240,18 @@ impl Model {
 
     /// Media accesses for each part of a line beyond its first.
     fn again(&self, op: Op, order: Order, len: u64, crowd: u64) -> f64 {
-        let device = &self.device;
-        let crowd = crowd as f64 / self.dimms_root;
-        if op == Op::Read || op == Op::Word {
-            let mut stay = device.read_streams;
-            if len <= device.line_bytes {
-                stay *= device.short_streams;
-            }
-            if order == Order::Sequential {
-                stay *= device.sequential_streams;
-            }
-            let beyond = (1.0 + (crowd / stay).powi(ROUNDED)).sqrt().sqrt().sqrt();
-            return device.read_again * (1.0 - 1.0 / beyond);
-        }
-        let is_whole = order == Order::Sequential || len.is_multiple_of(device.line_bytes);
-        let half = match is_whole {
-            true => device.full_streams,
-            false => device.part_streams,
+        let line = self.device.line_bytes;
+        let in_order = order == Order::Sequential;
+        let stay = match op {
+            Op::Read | Op::Word => Stay::Read {
+                is_short: len <= line,
+                in_order,
+            },
+            Op::Stream | Op::Flush => Stay::Write {
+                is_whole: in_order || len.is_multiple_of(line),
+            },
         };
-        let share = crowd / half;
-        1.0 - 1.0 / (1.0 + share * share)
+        self.again[stay.place()][(crowd as usize).min(CROWD_MAX)]
     }
 
     /// Adds the modules' time for the lines of an access. Returns whether a buffer had its first.
@@ -315,12 +371,12 @@ impl Model {
     fn occupy<'a>(
         &self,
         words: &impl Fn(usize) -> &'a AtomicU64,
-        begun: u64,
+        (begun, crowd): (u64, u64),
         service: &Service,
     ) -> u64 {
         let mut last = begun;
         for (module, ticks) in service[..self.dimms as usize].iter().enumerate() {
-            let ticks = ticks.round() as u64;
+            let ticks = whole(*ticks);
             if ticks == 0 {
                 continue;
             }
@@ -329,6 +385,13 @@ impl Model {
             loop {
                 let stale = busy > begun.saturating_add(self.busy_max);
                 let end = ticks + if stale { begun } else { busy.max(begun) };
+                // A locked instruction waits for the thread's stores past the caches. A stream that
+                // is alone needs none; what it takes from one that begins meanwhile is small.
+                if crowd == 1 {
+                    word.store(end, Relaxed);
+                    last = last.max(end);
+                    break;
+                }
                 match word.compare_exchange_weak(busy, end, Relaxed, Relaxed) {
                     Ok(_) => {
                         last = last.max(end);
@@ -344,6 +407,10 @@ impl Model {
     /// The part of an access's own time at its modules in which the thread's next ones are at
     /// others.
     fn spared(&self, service: &Service) -> f64 {
+        if self.dimms == 1 {
+            return 0.0;
+        }
+        let service = &service[..self.dimms as usize];
         let met = service.iter().filter(|ticks| **ticks > 0.0).count();
         let most = service.iter().copied().fold(0.0, f64::max);
         most * (1.0 - met as f64 / self.dimms as f64)
@@ -356,6 +423,11 @@ impl Model {
         let each = bytes.min(chunk).max(LINE as f64) / self.device.line_bytes as f64;
         self.device.in_flight * ratio * each * self.device.line_written / crowd as f64
     }
+}
+
+/// Whole ticks of a time, which is not negative: sooner than by `round` and a conversion to `u64`.
+fn whole(ticks: f64) -> u64 {
+    (ticks + 0.5) as i64 as u64
 }
 
 /// A device's numbers by a clock, with media that are so much faster.

@@ -62,6 +62,17 @@ pub(super) struct Stream {
     pub stored_at: AtomicU64,
     /// Ticks by which its last wait was too long.
     pub credit: AtomicU64,
+    /// Accesses so far, by [`Counted`].
+    counts: [AtomicU64; 4],
+}
+
+/// A count of a stream.
+#[derive(Clone, Copy)]
+pub(super) enum Counted {
+    LinesRead,
+    Barriers,
+    LinesWritten,
+    Late,
 }
 
 /// The streams of a process.
@@ -92,9 +103,22 @@ impl Streams {
         }
         &self.0[first % STREAMS]
     }
+
+    /// The sum of what all streams counted.
+    pub(super) fn counted(&self, what: Counted) -> u64 {
+        let counts = self.0.iter().map(|stream| &stream.counts[what as usize]);
+        counts.map(|count| count.load(Relaxed)).sum()
+    }
 }
 
 impl Stream {
+    /// Counts without a locked instruction: one behind a store past the caches would wait until
+    /// memory has it, longer than a device takes.
+    pub(super) fn count(&self, what: Counted, more: u64) {
+        let count = &self.counts[what as usize];
+        count.store(count.load(Relaxed).wrapping_add(more), Relaxed);
+    }
+
     /// Takes part in the current epoch, which one word shows: its number (32 bits), the streams of
     /// it, and those of the last one. Returns the greater of the two.
     pub(super) fn crowd(&self, word: &AtomicU64, now: u64) -> u64 {

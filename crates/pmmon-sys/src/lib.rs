@@ -4,9 +4,11 @@
 //! loops of `pmm-writer`, whose stores are counted by construction.
 
 mod breakpoint;
+mod regions;
 mod stores;
 mod watch;
 
 pub use breakpoint::calibrate;
+pub use regions::Finder;
 pub use stores::{ACCESS_BYTES, Compiled, Kind, Mapping, Op, run, supported};
 pub use watch::{Watch, WatchOptions};

@@ -47,7 +47,7 @@ impl Default for WatchOptions {
     }
 }
 
-/// The backend.
+/// The backend. Rounds that have begun go on with the words they have when regions change.
 #[derive(Debug)]
 pub struct Watch {
     options: WatchOptions,
@@ -140,32 +140,6 @@ impl Watch {
             arms: 0,
             left: (Vec::new(), Drained::default()),
         }
-    }
-
-    /// Says where a process has persistent memory mapped: whole pages. Rounds that have begun go on
-    /// with the words they have.
-    ///
-    /// # Errors
-    /// The process's memory may not be read, or it is gone.
-    pub fn regions(&mut self, pid: u32, regions: &[Range<u64>]) -> io::Result<()> {
-        let words = regions
-            .iter()
-            .map(|region| region.end.saturating_sub(region.start) / WORD_BYTES)
-            .sum();
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.regions = regions.to_vec();
-            process.words = words;
-            return Ok(());
-        }
-        let memory = File::open(format!("/proc/{pid}/mem"))?;
-        let process = Process {
-            sites: Sites::default(),
-            memory,
-            regions: regions.to_vec(),
-            words,
-        };
-        self.processes.insert(pid, process);
-        Ok(())
     }
 
     /// The threads that are followed.
@@ -383,6 +357,27 @@ impl Sampler for Watch {
             writes: true,
             counts: true,
         }
+    }
+
+    fn regions(&mut self, pid: u32, regions: &[Range<u64>]) -> io::Result<()> {
+        let words = regions
+            .iter()
+            .map(|region| region.end.saturating_sub(region.start) / WORD_BYTES)
+            .sum();
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.regions = regions.to_vec();
+            process.words = words;
+            return Ok(());
+        }
+        let memory = File::open(format!("/proc/{pid}/mem"))?;
+        let process = Process {
+            sites: Sites::default(),
+            memory,
+            regions: regions.to_vec(),
+            words,
+        };
+        self.processes.insert(pid, process);
+        Ok(())
     }
 
     fn follow(&mut self, thread: Thread) -> Result<(), Lacking> {

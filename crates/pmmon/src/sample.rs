@@ -1,14 +1,17 @@
 //! Samples, arms, and the trait of the backends that deliver them.
 
 use std::fmt;
+use std::io;
+use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// A thread's number, in the monitor's own namespace.
 pub type Tid = u32;
 
 /// A thread and the process it belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Thread {
     /// The process.
     pub pid: u32,
@@ -17,7 +20,8 @@ pub struct Thread {
 }
 
 /// The direction of an access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Access {
     /// A load.
     Read,
@@ -26,7 +30,8 @@ pub enum Access {
 }
 
 /// The way by which an access reached the memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Origin {
     /// An instruction of the program on a mapping.
     Mapped,
@@ -35,7 +40,8 @@ pub enum Origin {
 }
 
 /// How an access came to be seen.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Exposure {
     /// Each access is seen with this probability, independently (a PMU: 1 / period).
     Probability(f64),
@@ -51,7 +57,7 @@ pub enum Exposure {
 }
 
 /// An access that was seen.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// The thread that made it.
     pub tid: Tid,
@@ -72,7 +78,7 @@ pub struct Sample {
 }
 
 /// A word that was watched on a thread for a time, with or without accesses.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
     /// Its number, in [`Exposure::Word`].
     pub number: u64,
@@ -108,7 +114,7 @@ pub struct Coverage {
 }
 
 /// The result of [`Sampler::drain`] beside the samples.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Drained {
     /// Arms that have ended since the last call. Their samples have been delivered.
     pub arms: Vec<Arm>,
@@ -128,6 +134,12 @@ pub struct Drained {
 pub trait Sampler {
     /// Its abilities.
     fn what(&self) -> Coverage;
+
+    /// Says where a process has persistent memory mapped: whole pages.
+    ///
+    /// # Errors
+    /// The process's memory may not be read, or it is gone.
+    fn regions(&mut self, pid: u32, regions: &[Range<u64>]) -> io::Result<()>;
 
     /// Begins to watch a thread.
     ///

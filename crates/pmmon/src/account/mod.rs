@@ -55,6 +55,7 @@ enum Key {
     Bytes(Access),
     Accesses(Access),
     Sized(Access, u32),
+    Tagged(Access, u64),
 }
 
 /// Hits on an arm's word, by series: their sum, the largest, and how many.
@@ -87,6 +88,17 @@ impl Account {
 
     /// Adds what a sampler has delivered. Samples of arms that have not ended wait for the end.
     pub fn add(&mut self, samples: &[Sample], drained: &Drained) {
+        self.add_tagged(samples, drained, |_| None);
+    }
+
+    /// As [`add`](Self::add), and counts the bytes of each sample under the tag that `tag` gives
+    /// it.
+    pub fn add_tagged(
+        &mut self,
+        samples: &[Sample],
+        drained: &Drained,
+        mut tag: impl FnMut(&Sample) -> Option<u64>,
+    ) {
         let seen = samples.len() as u64;
         let made_up = if seen == 0 {
             1.0
@@ -96,11 +108,12 @@ impl Account {
         for sample in samples {
             match sample.exposure {
                 Exposure::Word { address, arm } => {
-                    self.open.entry(arm).or_default().add(sample, address);
+                    let open = self.open.entry(arm).or_default();
+                    open.add(sample, address, tag(sample));
                 }
                 Exposure::Probability(probability) if probability > 0.0 => {
                     let thread = self.threads.entry(sample.tid).or_default();
-                    thread.add_independent(sample, probability, made_up);
+                    thread.add_independent(sample, probability, made_up, tag(sample));
                 }
                 Exposure::Probability(_) | Exposure::Time => {}
             }
@@ -120,18 +133,36 @@ impl Account {
         self.threads.keys().copied()
     }
 
+    fn sum(&self, tids: &[Tid], key: Key) -> Figure {
+        let mut total = Moments::default();
+        for tid in tids {
+            if let Some(thread) = self.threads.get(tid) {
+                total.add(&thread.moments(key));
+            }
+        }
+        total.figure()
+    }
+
+    /// The bytes of threads together in one direction, by tag.
+    #[must_use]
+    pub fn tagged(&self, tids: &[Tid], access: Access) -> BTreeMap<u64, Figure> {
+        let mut found = BTreeMap::new();
+        for thread in tids.iter().filter_map(|tid| self.threads.get(tid)) {
+            for key in thread.words.keys().chain(thread.independent.keys()) {
+                if let Key::Tagged(direction, tag) = *key
+                    && direction == access
+                {
+                    found.entry(tag).or_insert_with(|| self.sum(tids, *key));
+                }
+            }
+        }
+        found
+    }
+
     /// The usage of threads together in one direction. Their words were drawn independently.
     #[must_use]
     pub fn usage(&self, tids: &[Tid], access: Access) -> Usage {
-        let sum = |key: Key| {
-            let mut total = Moments::default();
-            for tid in tids {
-                if let Some(thread) = self.threads.get(tid) {
-                    total.add(&thread.moments(key));
-                }
-            }
-            total.figure()
-        };
+        let sum = |key: Key| self.sum(tids, key);
         let mut sizes = BTreeMap::new();
         for thread in tids.iter().filter_map(|tid| self.threads.get(tid)) {
             for key in thread.words.keys().chain(thread.independent.keys()) {
@@ -163,7 +194,7 @@ fn overlap(sample: &Sample, word: u64) -> (f64, f64) {
 }
 
 impl OpenArm {
-    fn add(&mut self, sample: &Sample, word: u64) {
+    fn add(&mut self, sample: &Sample, word: u64, tag: Option<u64>) {
         let (bytes, words) = overlap(sample, word);
         if bytes == 0.0 {
             // Not decoded, or at an address that is not the word's: the arm's others stand for it.
@@ -176,11 +207,15 @@ impl OpenArm {
             self.traps += 1;
         }
         let one = 1.0 / words;
+        let tagged = tag.map(|tag| (Key::Tagged(sample.access, tag), bytes));
         for (key, part) in [
             (Key::Bytes(sample.access), bytes),
             (Key::Accesses(sample.access), one),
             (Key::Sized(sample.access, sample.bytes), one),
-        ] {
+        ]
+        .into_iter()
+        .chain(tagged)
+        {
             let (sum, largest, hits) = self.seen.entry(key).or_default();
             *sum += part;
             *largest = largest.max(part);
@@ -242,12 +277,23 @@ impl Totals {
         }
     }
 
-    fn add_independent(&mut self, sample: &Sample, probability: f64, made_up: f64) {
+    fn add_independent(
+        &mut self,
+        sample: &Sample,
+        probability: f64,
+        made_up: f64,
+        tag: Option<u64>,
+    ) {
+        let bytes = f64::from(sample.bytes);
+        let tagged = tag.map(|tag| (Key::Tagged(sample.access, tag), bytes));
         for (key, part) in [
-            (Key::Bytes(sample.access), f64::from(sample.bytes)),
+            (Key::Bytes(sample.access), bytes),
             (Key::Accesses(sample.access), 1.0),
             (Key::Sized(sample.access, sample.bytes), 1.0),
-        ] {
+        ]
+        .into_iter()
+        .chain(tagged)
+        {
             let value = part / probability * made_up;
             self.independent.entry(key).or_default().add(&Moments {
                 value,
@@ -261,7 +307,7 @@ impl Totals {
 
     fn moments(&self, key: Key) -> Moments {
         let most = match key {
-            Key::Bytes(_) => WORD_BYTES as f64,
+            Key::Bytes(_) | Key::Tagged(..) => WORD_BYTES as f64,
             Key::Accesses(_) | Key::Sized(..) => 1.0,
         };
         let words = self.words.get(&key).copied().unwrap_or_default();

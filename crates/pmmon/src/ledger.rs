@@ -1,0 +1,321 @@
+//! Tables of what processes and threads have read and written, from [`Event`]s.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::account::{Account, Figure, Usage};
+use crate::regions::Region;
+use crate::{Access, Drained, Event, Exposure, Sample, Tid};
+
+/// What bytes are also summed up by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// Nothing else.
+    #[default]
+    Thread,
+    /// The instruction: file and place, and its size.
+    Site,
+    /// The file.
+    File,
+}
+
+/// A process in the ledger.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// When it was started.
+    pub start_ns: u64,
+    /// The command's name.
+    pub command: String,
+    /// Its number in its own namespace, if that is another.
+    pub inner_pid: Option<u32>,
+    /// It has ended.
+    pub ended: bool,
+    /// Lives of its threads.
+    pub threads: Vec<Life>,
+    regions: Vec<Region>,
+    code: Vec<Region>,
+}
+
+/// A thread's life: numbers of threads are used anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// The thread's number.
+    pub tid: Tid,
+    number: u32,
+}
+
+/// Ticks of a clock: how much of a thread's time was within accesses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ticks {
+    /// Ticks that found a load.
+    pub reads: u64,
+    /// Ticks that found a store.
+    pub writes: u64,
+}
+
+/// The ledger.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    by: By,
+    account: Account,
+    processes: Vec<Process>,
+    /// The process in `processes` by its number, and the life by the thread's.
+    pids: HashMap<u32, usize>,
+    tids: HashMap<Tid, (usize, u32)>,
+    lives: u32,
+    names: Vec<String>,
+    tags: HashMap<String, u64>,
+    ticks: HashMap<u32, Ticks>,
+    not_seen: BTreeMap<(String, String), BTreeSet<u32>>,
+    /// The backend's name.
+    pub backend: String,
+    /// Loads are seen.
+    pub reads: bool,
+    /// Samples tell how many accesses there were, and not only where.
+    pub counts: bool,
+    /// From the beginning to the last event, in nanoseconds.
+    pub time_ns: u64,
+    begin_ns: u64,
+    /// Samples that the kernel could not deliver.
+    pub lost: u64,
+    /// Times at which the kernel held samples back.
+    pub throttled: u64,
+    /// Samples whose instruction could not be decoded.
+    pub undecoded: u64,
+}
+
+impl Ledger {
+    /// An empty ledger.
+    #[must_use]
+    pub fn new(by: By) -> Self {
+        Self {
+            by,
+            ..Self::default()
+        }
+    }
+
+    /// Takes an event.
+    pub fn take(&mut self, event: &Event) {
+        match event {
+            Event::Begin {
+                backend,
+                reads,
+                counts,
+                trap_ns,
+                time_ns,
+                ..
+            } => {
+                self.backend.clone_from(backend);
+                (self.reads, self.counts) = (*reads, *counts);
+                self.account = Account::new(*trap_ns);
+                self.begin_ns = *time_ns;
+            }
+            Event::Process { .. } => self.meet(event),
+            Event::Regions { pid, regions, code } => {
+                if let Some(process) = self.pids.get(pid).map(|at| &mut self.processes[*at]) {
+                    process.regions.clone_from(regions);
+                    process.code.clone_from(code);
+                }
+            }
+            Event::Thread { pid, tid } => {
+                let Some(at) = self.pids.get(pid).copied() else {
+                    return;
+                };
+                self.lives += 1;
+                self.tids.insert(*tid, (at, self.lives));
+                self.processes[at].threads.push(Life {
+                    tid: *tid,
+                    number: self.lives,
+                });
+            }
+            Event::NotSeen { pid, cause, remedy } => {
+                self.not_see(*pid, cause.clone(), remedy.clone());
+            }
+            Event::Batch {
+                time_ns,
+                samples,
+                drained,
+            } => self.batch(*time_ns, samples, drained),
+            Event::Ended { pid } => {
+                if let Some(at) = self.pids.remove(pid) {
+                    self.processes[at].ended = true;
+                }
+            }
+            Event::End { time_ns } => self.at(*time_ns),
+        }
+    }
+
+    fn at(&mut self, time_ns: u64) {
+        self.time_ns = time_ns.saturating_sub(self.begin_ns);
+    }
+
+    fn not_see(&mut self, pid: u32, cause: String, remedy: String) {
+        self.not_seen
+            .entry((cause, remedy))
+            .or_default()
+            .insert(pid);
+    }
+
+    fn meet(&mut self, event: &Event) {
+        let Event::Process {
+            pid,
+            start_ns,
+            command,
+            inner_pid,
+            was_running,
+        } = event
+        else {
+            return;
+        };
+        if *was_running {
+            let cause = "accesses before the monitor began".to_owned();
+            self.not_see(
+                *pid,
+                cause,
+                "start the program with `pmmon record --`".to_owned(),
+            );
+        }
+        self.pids.insert(*pid, self.processes.len());
+        self.processes.push(Process {
+            pid: *pid,
+            start_ns: *start_ns,
+            command: command.clone(),
+            inner_pid: *inner_pid,
+            ended: false,
+            threads: Vec::new(),
+            regions: Vec::new(),
+            code: Vec::new(),
+        });
+    }
+
+    /// Accounts what a sampler has delivered, under the threads' lives.
+    fn batch(&mut self, time_ns: u64, samples: &[Sample], drained: &Drained) {
+        self.at(time_ns);
+        self.lost = self.lost.saturating_add(drained.lost);
+        self.throttled = self.throttled.saturating_add(drained.throttled);
+        self.undecoded = self.undecoded.saturating_add(drained.undecoded);
+        let mut of_lives = Vec::with_capacity(samples.len());
+        let mut tags = Vec::with_capacity(samples.len());
+        for sample in samples {
+            let Some((at, life)) = self.tids.get(&sample.tid).copied() else {
+                continue;
+            };
+            if sample.exposure == Exposure::Time {
+                let ticks = self.ticks.entry(life).or_default();
+                match sample.access {
+                    Access::Read => ticks.reads += 1,
+                    Access::Write => ticks.writes += 1,
+                }
+            }
+            tags.push(self.tag(at, sample));
+            of_lives.push(Sample {
+                tid: life,
+                ..*sample
+            });
+        }
+        let drained = self.renamed(drained);
+        let mut tags = tags.into_iter();
+        let tag = |_: &Sample| tags.next().flatten();
+        self.account.add_tagged(&of_lives, &drained, tag);
+    }
+
+    fn renamed(&self, drained: &Drained) -> Drained {
+        let life = |tid: &Tid| self.tids.get(tid).map(|(_, life)| *life);
+        let mut renamed = drained.clone();
+        renamed.arms.retain_mut(|arm| match life(&arm.tid) {
+            Some(number) => {
+                arm.tid = number;
+                true
+            }
+            None => false,
+        });
+        let ran = drained.ran.iter();
+        renamed.ran = ran
+            .filter_map(|(tid, ran)| Some((life(tid)?, *ran)))
+            .collect();
+        renamed
+    }
+
+    /// The number of the name that a sample is also summed up by.
+    fn tag(&mut self, at: usize, sample: &Sample) -> Option<u64> {
+        let process = &self.processes[at];
+        let within = |regions: &[Region], address: u64| {
+            let found = regions
+                .iter()
+                .find(|region| region.range().contains(&address));
+            found.map(|region| {
+                let offset = (address - region.start).saturating_add(region.offset);
+                (region.path.clone(), offset)
+            })
+        };
+        let name = match self.by {
+            By::Thread => return None,
+            By::File => within(&process.regions, sample.address)?.0,
+            By::Site => {
+                let place = match within(&process.code, sample.ip) {
+                    Some((path, offset)) => format!("{path}+{offset:#x}"),
+                    None => format!("{}:{:#x}", process.pid, sample.ip),
+                };
+                format!("{place} ({} bytes)", sample.bytes)
+            }
+        };
+        let next = self.names.len() as u64;
+        let tag = *self.tags.entry(name.clone()).or_insert(next);
+        if tag == next {
+            self.names.push(name);
+        }
+        Some(tag)
+    }
+
+    /// The processes, in the order in which they were met.
+    #[must_use]
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// What is not seen: the cause, the way out, and of which processes.
+    pub fn not_seen(&self) -> impl Iterator<Item = (&str, &str, &BTreeSet<u32>)> {
+        let of = self.not_seen.iter();
+        of.map(|((cause, remedy), pids)| (cause.as_str(), remedy.as_str(), pids))
+    }
+
+    /// The usage of threads together. `None` is "not measured".
+    #[must_use]
+    pub fn usage(&self, threads: &[Life], access: Access) -> Option<Usage> {
+        let measured = self.counts && (self.reads || access == Access::Write);
+        measured.then(|| self.account.usage(&numbers(threads), access))
+    }
+
+    /// The bytes of threads together by name, the largest first.
+    #[must_use]
+    pub fn named(&self, threads: &[Life], access: Access) -> Vec<(&str, Figure)> {
+        let by_tag = self.account.tagged(&numbers(threads), access);
+        let named = by_tag.into_iter().filter_map(|(tag, figure)| {
+            let name = self.names.get(usize::try_from(tag).ok()?)?;
+            Some((name.as_str(), figure))
+        });
+        let mut named: Vec<_> = named.collect();
+        named.sort_by(|one, other| other.1.value.total_cmp(&one.1.value));
+        named
+    }
+
+    /// The ticks of threads together that found accesses, and how long the threads ran, in
+    /// nanoseconds.
+    #[must_use]
+    pub fn ticks(&self, threads: &[Life]) -> Ticks {
+        let mut sum = Ticks::default();
+        for ticks in threads
+            .iter()
+            .filter_map(|life| self.ticks.get(&life.number))
+        {
+            sum.reads += ticks.reads;
+            sum.writes += ticks.writes;
+        }
+        sum
+    }
+}
+
+fn numbers(threads: &[Life]) -> Vec<u32> {
+    threads.iter().map(|life| life.number).collect()
+}

@@ -7,8 +7,8 @@ use crate::kv::Kv;
 impl<I: Index> Kv<'_, I> {
     /// Gives chunks of records back to the heap that have no record any more, so that its other
     /// objects can have them; answers how many bytes. Records are not moved: a chunk with one
-    /// stays. A tree's leaves with few keys are joined. Others may use the engine meanwhile. All records are looked at by the first call of
-    /// a run, and the whole index is written back.
+    /// stays. A tree's leaves with few keys are joined. Others may use the engine meanwhile. All
+    /// records are looked at by the first call of a run, and the whole index is written back.
     ///
     /// # Errors
     /// `Damaged`; `Heap`.

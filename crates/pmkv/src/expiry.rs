@@ -75,8 +75,8 @@ impl<I: Index> Kv<'_, I> {
         Ok(there.map(|head| head.expires.map_or(Expiry::Never, Expiry::At)))
     }
 
-    /// Like [`Kv::get_into`]; answers when the key expires, as of this value. `None`: the key is not
-    /// there.
+    /// Like [`Kv::get_into`]; answers when the key expires, as of this value. `None`: the key is
+    /// not there.
     ///
     /// # Errors
     /// Those of [`Kv::get`].

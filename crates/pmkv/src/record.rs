@@ -64,8 +64,8 @@ impl Head {
         })
     }
 
-    /// The parts of a word of sizes with those of the bytes of a record that begins with it; `None`:
-    /// it begins with another one.
+    /// The parts of a word of sizes with those of the bytes of a record that begins with it;
+    /// `None`: it begins with another one.
     #[inline(always)]
     fn with(self, bytes: &[u8], sizes: u64) -> Option<Head> {
         let (words, _) = bytes.as_chunks::<8>();

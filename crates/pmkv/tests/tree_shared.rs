@@ -138,10 +138,20 @@ fn stayed_in_order(tree: &Tree<'_>, is_backward: bool) -> u64 {
     stayed
 }
 
+/// Fills leaves and joins them again.
+fn joins(heap: &Heap, is_over: &AtomicBool) {
+    let tree = Tree::open(heap, "kv").unwrap();
+    while !is_over.load(Ordering::Relaxed) {
+        (0..3000).for_each(|nth| tree.put(&mixed_key(8, nth), b"").unwrap());
+        (0..3000).for_each(|nth| assert!(tree.delete(&mixed_key(8, nth)).unwrap()));
+        tree.compact().unwrap();
+    }
+}
+
 /// Goal: threads of two attachments of one file put, delete, read and walk at once, through splits
-/// of leaves and of chunks and joins of leaves: no reader sees a key go back, and each walk comes to all keys that are
-/// there throughout, once and in order. Method: some keys are put before, and stay; each writer
-/// puts keys of its own between these, whose values count up.
+/// of leaves and of chunks and joins of leaves: no reader sees a key go back, and each walk comes to
+/// all keys that are there throughout, once and in order. Method: some keys are put before, and
+/// stay; each writer puts keys of its own between these, whose values count up.
 #[test]
 fn several_write_read_and_walk_at_once() {
     const STAY: u64 = 2000;
@@ -194,19 +204,11 @@ fn several_write_read_and_walk_at_once() {
             walks.fetch_add(1, Ordering::Relaxed);
         }
     };
-    let join = || {
-        let tree = Tree::open(heaps[1], "kv").unwrap();
-        while !is_over.load(Ordering::Relaxed) {
-            (0..3000).for_each(|nth| tree.put(&mixed_key(8, nth), b"").unwrap());
-            (0..3000).for_each(|nth| assert!(tree.delete(&mixed_key(8, nth)).unwrap()));
-            tree.compact().unwrap();
-        }
-    };
     let (read, write, walk, is_over) = (&read, &write, &walk, &is_over);
     std::thread::scope(|scope| {
         let mut others: Vec<_> = (0..2).map(|nth| scope.spawn(move || read(nth))).collect();
         others.extend((0..2).map(|nth| scope.spawn(move || walk(nth))));
-        others.push(scope.spawn(join));
+        others.push(scope.spawn(|| joins(&second, is_over)));
         let writers: Vec<_> = (0..2).map(|nth| scope.spawn(move || write(nth))).collect();
         let done: Vec<_> = writers.into_iter().map(|each| each.join()).collect();
         is_over.store(true, Ordering::Relaxed);

@@ -111,7 +111,7 @@ impl<S: Sampler, F: FnMut(u32) -> io::Result<Found>> Monitor<S, F> {
         to.push(Event::End { time_ns });
     }
 
-    /// Leaves threads. What they did is told before their numbers may come again.
+    /// Leaves threads. Their events are told before their numbers may come again.
     fn leave(&mut self, threads: BTreeSet<Tid>, to: &mut Vec<Event>) {
         if threads.is_empty() {
             return;

@@ -10,7 +10,8 @@ use yat::heap::kill::{Finds, What, kill_everywhere};
 use yat::heap::{keyed, keyed_killed, treed};
 use yat::program::Program;
 
-/// Returns the workload that finds a bug, and after how many images. Those of batches show in batches.
+/// Returns the workload that finds a bug, and after how many images. Those of batches show in
+/// batches.
 fn found(bug: &str) -> Option<(String, u64)> {
     let is_meant = |name: String| !bug.contains("batch") || name.contains("Batch");
     // Most bugs are in what both kinds share.

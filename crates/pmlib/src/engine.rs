@@ -227,7 +227,7 @@ impl Core {
 
     #[inline]
     pub fn unlock_at(&self, line: u64) {
-        owner::release(&self.share, line + OWNER_OFFSET);
+        owner::release_by_store(&self.share, line + OWNER_OFFSET);
     }
 
     /// The last record that changed a chunk, in this run.

@@ -159,7 +159,7 @@ impl Lease<'_> {
 
     #[inline]
     fn free(&mut self) {
-        owner::release(&self.core.share, self.core.lane_owner(self.index));
+        owner::release_by_store(&self.core.share, self.core.lane_owner(self.index));
         let mut lane = self.lane.take();
         if let Some(lane) = &mut lane {
             lane.trim();

@@ -1,13 +1,14 @@
 //! Goal: an owner word has one owner at a time, nobody sleeps on while it is free, and a dead
 //! owner's word is taken from it once. Method: the engine's own protocol on loom's memory, in every
 //! order of its steps (up to a number of preemptions); sleeps have no end of their own here, so a
-//! wake that is lost is a deadlock, which loom reports. The same with a word that does not do what
-//! it should, which loom has to find.
+//! wake that is lost is a deadlock, which loom reports. A release by a store may lose one: there
+//! sleeps end by themselves, and without that loom has to find the deadlock. The same with a word
+//! that does not do what it should, which loom has to find.
 
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use pmfs::lock_protocol::{Wait, Word, acquire_slowly, release, try_acquire};
+use pmfs::lock_protocol::{Wait, Word, acquire_slowly, release, release_by_store, try_acquire};
 use pmfs_format::runtime::OWNER_WAITERS;
 use std::process::Command;
 
@@ -25,6 +26,8 @@ enum Fault {
     NoMark,
     /// The word is read, and then stored.
     CasInTwo,
+    /// A release by a store, and sleeps without an end.
+    SleepsOn,
 }
 
 /// A word with the kernel's futex beside it.
@@ -33,6 +36,8 @@ struct Place {
     futex: Mutex<()>,
     sleepers: Condvar,
     fault: Fault,
+    /// It is released by a store, and sleeps end by themselves some time after that.
+    is_by_store: bool,
 }
 
 impl Place {
@@ -42,6 +47,7 @@ impl Place {
             futex: Mutex::new(()),
             sleepers: Condvar::new(),
             fault,
+            is_by_store: false,
         }
     }
 
@@ -55,6 +61,16 @@ impl Place {
         };
         if seen == expect {
             drop(self.sleepers.wait(guard).unwrap());
+        }
+    }
+}
+
+impl Place {
+    /// The sleeps that have begun come to their end.
+    fn time_passes(&self) {
+        let _guard = self.futex.lock().unwrap();
+        if self.fault != Fault::SleepsOn {
+            self.sleepers.notify_all();
         }
     }
 }
@@ -81,6 +97,12 @@ impl Word for Place {
             .compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst)
     }
 
+    fn store(&self, value: u64) {
+        // A swap: loom lets a waiter's mark, which follows the holder's word at once, come after a
+        // store that has not seen it.
+        self.word.swap(value, Ordering::Release);
+    }
+
     fn swap(&self, value: u64) -> u64 {
         self.word.swap(value, Ordering::SeqCst)
     }
@@ -101,9 +123,12 @@ struct World {
 }
 
 impl World {
-    fn new(owner: u64, fault: Fault) -> Arc<World> {
+    fn new(owner: u64, fault: Fault, is_by_store: bool) -> Arc<World> {
         Arc::new(World {
-            lock: Place::new(owner, fault),
+            lock: Place {
+                is_by_store,
+                ..Place::new(owner, fault)
+            },
             recovery: Place::new(0, Fault::None),
             inside: AtomicU64::new(0),
         })
@@ -137,9 +162,10 @@ impl Wait for Waiting<'_> {
 
     fn sleep(&mut self, marked: u64) {
         // A dead owner wakes nobody: the sleep's time is up.
-        if marked & 0xff != DEAD {
-            self.place.sleep(marked);
+        if marked & 0xff == DEAD {
+            return;
         }
+        self.place.sleep(marked);
     }
 
     /// Cleaning up as the engine does it: under the recovery lock, whatever still is the dead
@@ -157,14 +183,14 @@ impl Wait for Waiting<'_> {
 }
 
 fn check(owner: u64, threads: u64, rounds: u64) {
-    check_with(owner, threads, rounds, Fault::None);
+    check_with(owner, threads, rounds, Fault::None, false);
 }
 
-fn check_with(owner: u64, threads: u64, rounds: u64, fault: Fault) {
+fn check_with(owner: u64, threads: u64, rounds: u64, fault: Fault, is_by_store: bool) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
-        let world = World::new(owner, fault);
+        let world = World::new(owner, fault, is_by_store);
         let others: Vec<_> = (1..threads)
             .map(|at| {
                 let world = Arc::clone(&world);
@@ -184,7 +210,13 @@ fn work(world: &World, me: u64, rounds: u64) {
     for _ in 0..rounds {
         acquire(world, &world.lock, me);
         world.critical(me);
-        release(&world.lock);
+        match world.lock.is_by_store {
+            true => {
+                release_by_store(&world.lock);
+                world.lock.time_passes();
+            }
+            false => release(&world.lock),
+        }
     }
 }
 
@@ -209,6 +241,21 @@ fn a_dead_owner_with_sleepers() {
     check(DEAD | 1 << 31, 2, 1);
 }
 
+#[test]
+fn two_threads_twice_by_store() {
+    check_with(0, 2, 2, Fault::None, true);
+}
+
+#[test]
+fn three_threads_by_store() {
+    check_with(0, 3, 1, Fault::None, true);
+}
+
+#[test]
+fn a_dead_owner_by_store() {
+    check_with(DEAD, 2, 1, Fault::None, true);
+}
+
 /// The fault that a child of the test below is to look for, by its number.
 const FAULT: &str = "YAT_LOCK_FAULT";
 
@@ -220,10 +267,12 @@ fn a_word_that_does_wrong_is_found() {
         Fault::SleepsUnseen,
         Fault::NoMark,
         Fault::CasInTwo,
+        Fault::SleepsOn,
     ];
     if let Ok(nth) = std::env::var(FAULT) {
         let nth: usize = nth.parse().expect("a number");
-        check_with(0, 2, 2, faults[nth]);
+        let fault = faults[nth];
+        check_with(0, 2, 2, fault, fault == Fault::SleepsOn);
         return;
     }
     for (nth, fault) in faults.into_iter().enumerate() {

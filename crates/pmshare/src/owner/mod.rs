@@ -70,6 +70,12 @@ impl<S: Shared> protocol::Word for Place<'_, S> {
 
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
+    fn store(&self, value: u64) {
+        self.share.runtime().store(self.off, value);
+    }
+
+    #[inline]
+    #[cfg_attr(feature = "record", track_caller)]
     fn swap(&self, value: u64) -> u64 {
         self.share.runtime().swap(self.off, value)
     }
@@ -165,6 +171,14 @@ fn wait<S: Shared>(waits: Waits<'_, S>, off: u64, me: u64) {
 #[cfg_attr(feature = "record", track_caller)]
 pub fn release<S: Shared>(share: &Share<S>, off: u64) {
     protocol::release(&Place { share, off });
+}
+
+/// Releases a lock word that is held for a moment, and mostly without waiters
+/// ([`protocol::release_by_store`]).
+#[inline]
+#[cfg_attr(feature = "record", track_caller)]
+pub fn release_by_store<S: Shared>(share: &Share<S>, off: u64) {
+    protocol::release_by_store(&Place { share, off });
 }
 
 /// A held lock word, released on drop.

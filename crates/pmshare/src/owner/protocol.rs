@@ -1,5 +1,5 @@
-//! The protocol of an owner word: taken from 0 by a CAS, released by a swap to 0, with a bit for
-//! sleeping waiters. It does not know the pool, so that `yat` can try every order of its threads'
+//! The protocol of an owner word: taken from 0 by a CAS, released by a swap or a store of 0, with a
+//! bit for sleeping waiters. It does not know the pool, so that `yat` can try every order of its threads'
 //! steps.
 //!
 //! A waiter that sleeps has set the bit, or has seen it set, in the very word that it sleeps on; so
@@ -18,6 +18,9 @@ pub trait Word {
     /// # Errors
     /// The value that was found instead.
     fn cas(&self, old: u64, new: u64) -> Result<u64, u64>;
+
+    /// Stores a value, with Release order.
+    fn store(&self, value: u64);
 
     /// Swaps a value in; a full barrier.
     fn swap(&self, value: u64) -> u64;
@@ -89,5 +92,21 @@ pub fn acquire_slowly<W: Wait>(word: &impl Word, me: u64, wait: &mut W) {
 pub fn release(word: &impl Word) {
     if word.swap(0) & OWNER_WAITERS != 0 {
         word.wake();
+    }
+}
+
+/// Releases a word without a locked instruction while nobody sleeps on it.
+///
+/// A waiter that sets its bit between the look and the store is not woken: it sleeps to the end of
+/// its timeout, if nobody else's release wakes it, and finds the word free then. Only waiters whose
+/// sleep has an end may wait for such a word. No other order is lost: while a word has a holder,
+/// others change nothing of it but that bit.
+#[inline]
+#[cfg_attr(feature = "record", track_caller)]
+pub fn release_by_store(word: &impl Word) {
+    if word.load() & OWNER_WAITERS == 0 {
+        word.store(0);
+    } else {
+        release(word);
     }
 }

@@ -2,7 +2,7 @@
 
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread;
-use pmfs::lock_protocol::{Word, release, try_acquire};
+use pmfs::lock_protocol::{Word, release_by_store, try_acquire};
 use pmlib::protocol::Words;
 use std::convert::Infallible;
 
@@ -94,7 +94,7 @@ impl Owner<'_> {
     }
 
     pub fn open(&self) {
-        release(self);
+        release_by_store(self);
     }
 }
 
@@ -107,12 +107,16 @@ impl Word for Owner<'_> {
         self.0.cas(self.1, old, new)
     }
 
-    fn swap(&self, value: u64) -> u64 {
+    fn store(&self, value: u64) {
         let order = match self.0.fault {
             Fault::RelaxedRelease => Ordering::Relaxed,
-            _ => Ordering::SeqCst,
+            _ => Ordering::Release,
         };
-        self.0.word(self.1).swap(value, order)
+        self.0.word(self.1).store(value, order);
+    }
+
+    fn swap(&self, _: u64) -> u64 {
+        unreachable!("nobody sleeps");
     }
 
     fn wake(&self) {

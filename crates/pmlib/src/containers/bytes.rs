@@ -188,7 +188,7 @@ impl<W: Within, V: PmSafe> At<W, PTree<PBytes, V>> {
 }
 
 /// Stores new bytes where the old ones are.
-fn spoil(tx: &Tx<'_>, old: Option<PBytes>, bytes: &[u8]) {
+pub(super) fn spoil(tx: &Tx<'_>, old: Option<PBytes>, bytes: &[u8]) {
     if let Some(Ok(Some(RawP(offset)))) = old.map(|old| old.owned(RawP(0))) {
         let mem = &tx.core().mem;
         let _window = mem.window();

@@ -607,11 +607,20 @@ fn first_of(view: &View<'_>, raw: &LogRaw, at: RawP) -> Result<Option<Option<Tak
     Ok(Some(Some((bytes, raw.front + size))))
 }
 
-/// The first record; `None`: there is none.
-pub(super) fn first<W: Within>(within: &mut W, place: Field<PLog>) -> Result<Option<Vec<u8>>> {
+/// What `read` makes of the first record, as of the same moment; `None`: there is none.
+pub(super) fn first<W: Within, R>(
+    within: &mut W,
+    place: Field<PLog>,
+    mut read: impl FnMut(&View<'_>, Vec<u8>) -> Result<R>,
+) -> Result<Option<R>> {
     let at = place.place();
-    let found = look(within, place, |view, raw| first_of(view, raw, at))?;
-    Ok(found.map(|(bytes, _)| bytes))
+    look(within, place, |view, raw| {
+        let Some(found) = first_of(view, raw, at)? else {
+            return Ok(None);
+        };
+        let read = found.map(|(bytes, _)| read(view, bytes));
+        Ok(Some(read.transpose()?))
+    })
 }
 
 /// The positions of the first record and after the last one.

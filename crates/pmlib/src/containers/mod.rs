@@ -29,6 +29,7 @@ mod key;
 mod log;
 mod map;
 mod node;
+mod owned;
 mod queue;
 mod range;
 mod text;

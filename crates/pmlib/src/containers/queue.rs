@@ -8,6 +8,7 @@ use crate::containers::{At, Of, PLog, Within, damaged, log};
 use crate::error::Result;
 use crate::pointer::RawP;
 use crate::safe::{PmSafe, mix, of_text};
+use crate::tx::Tx;
 use crate::typed::Field;
 
 /// The head of a queue of `T`s; its calls are those of [`At`].
@@ -57,8 +58,25 @@ fn each<T>() -> u64 {
     RECORD_HEAD_BYTES + (size_of::<T>() as u64).next_multiple_of(8)
 }
 
-fn value<T: PmSafe>(bytes: &[u8], at: RawP) -> Result<T> {
+/// The value of a record.
+pub(super) fn value<T: PmSafe>(bytes: &[u8], at: RawP) -> Result<T> {
     T::read_from_bytes(bytes).or_else(|_| damaged("a queue's value", at))
+}
+
+/// Puts a value at the end of a locked queue; `is_alone`: nothing else happens in the transaction.
+pub(super) fn push<T: PmSafe>(
+    tx: &mut Tx<'_>,
+    place: Field<PQueue<T>>,
+    value: &T,
+    is_alone: bool,
+) -> Result<()> {
+    log::append(tx, place.cast(), value.as_bytes(), is_alone).map(drop)
+}
+
+/// Takes the first value of a locked queue; `None`: there is none.
+pub(super) fn pop<T: PmSafe>(tx: &mut Tx<'_>, place: Field<PQueue<T>>) -> Result<Option<T>> {
+    let bytes = log::take_first(tx, place.cast())?;
+    bytes.map(|bytes| value(&bytes, place.place())).transpose()
 }
 
 impl<W: Within, T: PmSafe> At<W, PQueue<T>> {
@@ -71,11 +89,9 @@ impl<W: Within, T: PmSafe> At<W, PQueue<T>> {
     /// # Errors
     /// `NoObject`, `Class`: no such queue; `Full`; `Deadlock`; `Damaged`.
     pub fn push(&mut self, value: T) -> Result<()> {
-        let log = self.log();
-        let bytes = value.as_bytes();
+        let place = self.place;
         self.within
-            .change(log.place(), |tx| log::append(tx, log, bytes, W::IS_ALONE))?;
-        Ok(())
+            .change(place.place(), |tx| push(tx, place, &value, W::IS_ALONE))
     }
 
     /// Takes the first value; `None`: there is none. On a heap it is gone for good when this
@@ -84,12 +100,8 @@ impl<W: Within, T: PmSafe> At<W, PQueue<T>> {
     /// # Errors
     /// Those of [`At::push`].
     pub fn pop(&mut self) -> Result<Option<T>> {
-        let log = self.log();
-        let at = log.place();
-        self.within.change(at, |tx| {
-            let bytes = log::take_first(tx, log)?;
-            bytes.map(|bytes| value(&bytes, at)).transpose()
-        })
+        let place = self.place;
+        self.within.change(place.place(), |tx| pop(tx, place))
     }
 
     /// A copy of the first value; `None`: there is none.
@@ -98,8 +110,8 @@ impl<W: Within, T: PmSafe> At<W, PQueue<T>> {
     /// Those of [`At::push`].
     pub fn peek(&mut self) -> Result<Option<T>> {
         let log = self.log();
-        let bytes = log::first(&mut self.within, log)?;
-        bytes.map(|bytes| value(&bytes, log.place())).transpose()
+        let at = log.place();
+        log::first(&mut self.within, log, |_, bytes| value(&bytes, at))
     }
 
     /// Values in it.

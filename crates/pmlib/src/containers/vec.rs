@@ -250,7 +250,11 @@ fn write_head<T: PmSafe>(tx: &mut Tx<'_>, place: Field<PVec<T>>, raw: VecRaw) ->
 }
 
 /// Adds elements; answers the first one's index.
-fn extend<T: PmSafe>(tx: &mut Tx<'_>, place: Field<PVec<T>>, values: &[T]) -> Result<u64> {
+pub(super) fn extend<T: PmSafe>(
+    tx: &mut Tx<'_>,
+    place: Field<PVec<T>>,
+    values: &[T],
+) -> Result<u64> {
     let at = place.place();
     let mut raw = head(&View::within(tx), place)?;
     let index = raw.len;
@@ -280,7 +284,7 @@ fn free_segment(tx: &mut Tx<'_>, offset: u64, bytes: u64, at: RawP) -> Result<()
 }
 
 /// Gives back the segments behind `len` elements.
-fn truncate<T: PmSafe>(tx: &mut Tx<'_>, place: Field<PVec<T>>, len: u64) -> Result<()> {
+pub(super) fn truncate<T: PmSafe>(tx: &mut Tx<'_>, place: Field<PVec<T>>, len: u64) -> Result<()> {
     let at = place.place();
     let mut raw = head(&View::within(tx), place)?;
     if len > raw.len {
@@ -312,6 +316,57 @@ fn truncate<T: PmSafe>(tx: &mut Tx<'_>, place: Field<PVec<T>>, len: u64) -> Resu
     write_head(tx, place, raw)
 }
 
+/// A copy of an element; `None`: there are fewer.
+pub(super) fn get<T: PmSafe>(
+    view: &View<'_>,
+    place: Field<PVec<T>>,
+    index: u64,
+) -> Result<Option<T>> {
+    match need(view, place, index) {
+        Err(Error::Index { .. }) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// A copy of an element, which has to be there.
+pub(super) fn need<T: PmSafe>(view: &View<'_>, place: Field<PVec<T>>, index: u64) -> Result<T> {
+    let raw = head(view, place)?;
+    if index >= raw.len {
+        let len = raw.len;
+        return Err(Error::Index { index, len });
+    }
+    read_one(|to| read_run::<T>(view, &raw, place.place(), index, to))
+}
+
+/// Has an element of a locked vector be another one.
+pub(super) fn set<T: PmSafe>(
+    tx: &mut Tx<'_>,
+    place: Field<PVec<T>>,
+    index: u64,
+    value: T,
+) -> Result<()> {
+    let raw = head(&View::within(tx), place)?;
+    if index >= raw.len {
+        let len = raw.len;
+        return Err(Error::Index { index, len });
+    }
+    let values = std::slice::from_ref(&value);
+    write_elements(tx, &raw, place.place(), index, values)
+}
+
+/// Takes the last element of a locked vector away; `None`: there was none.
+pub(super) fn pop<T: PmSafe>(tx: &mut Tx<'_>, place: Field<PVec<T>>) -> Result<Option<T>> {
+    let mut raw = head(&View::within(tx), place)?;
+    let Some(last) = raw.len.checked_sub(1) else {
+        return Ok(None);
+    };
+    let at = place.place();
+    let value = read_one(|to| read_run::<T>(&View::within(tx), &raw, at, last, to))?;
+    raw.len = last;
+    write_head(tx, place, raw)?;
+    Ok(Some(value))
+}
+
 impl<W: Within, T: PmSafe> At<W, PVec<T>> {
     /// Elements.
     ///
@@ -336,15 +391,9 @@ impl<W: Within, T: PmSafe> At<W, PVec<T>> {
     /// # Errors
     /// Those of [`At::len`].
     pub fn get(&mut self, index: u64) -> Result<Option<T>> {
-        let (place, at) = (self.place, self.place.place());
-        self.within.look(at, |view| {
-            let raw = head(view, place)?;
-            if index >= raw.len {
-                return Ok(None);
-            }
-            let value = read_one(|to| read_run::<T>(view, &raw, at, index, to))?;
-            Ok(Some(value))
-        })
+        let place = self.place;
+        self.within
+            .look(place.place(), |view| get(view, place, index))
     }
 
     /// Copies of some elements, all of one moment.
@@ -400,15 +449,9 @@ impl<W: Within, T: PmSafe> At<W, PVec<T>> {
     /// # Errors
     /// Those of [`At::push`]; `Index`: there are fewer.
     pub fn set(&mut self, index: u64, value: T) -> Result<()> {
-        let (place, at) = (self.place, self.place.place());
-        self.within.change(at, |tx| {
-            let raw = head(&View::within(tx), place)?;
-            if index >= raw.len {
-                let len = raw.len;
-                return Err(Error::Index { index, len });
-            }
-            write_elements(tx, &raw, at, index, std::slice::from_ref(&value))
-        })
+        let place = self.place;
+        self.within
+            .change(place.place(), |tx| set(tx, place, index, value))
     }
 
     /// Takes the last element away; `None`: there was none. Its room is kept for others.
@@ -416,17 +459,8 @@ impl<W: Within, T: PmSafe> At<W, PVec<T>> {
     /// # Errors
     /// Those of [`At::push`].
     pub fn pop(&mut self) -> Result<Option<T>> {
-        let (place, at) = (self.place, self.place.place());
-        self.within.change(at, |tx| {
-            let mut raw = head(&View::within(tx), place)?;
-            let Some(last) = raw.len.checked_sub(1) else {
-                return Ok(None);
-            };
-            let value = read_one(|to| read_run::<T>(&View::within(tx), &raw, at, last, to))?;
-            raw.len = last;
-            write_head(tx, place, raw)?;
-            Ok(Some(value))
-        })
+        let place = self.place;
+        self.within.change(place.place(), |tx| pop(tx, place))
     }
 
     /// Takes away all elements but the first `len`, and gives back segments that hold none.

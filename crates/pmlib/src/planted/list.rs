@@ -67,6 +67,8 @@ pmem::bugs! {
         "what a repair has mended is not written back";
     "bug-queue-front-before-record",
         "a queue's front is stored in place before the record is durable";
+    "bug-vec-bytes-in-place",
+        "an element's new bytes are stored over the old ones before the record is durable";
     "bug-map-count-before-record",
         "a map's count is stored in place before the record is durable";
     "bug-map-split-drops-entries",

@@ -9,7 +9,7 @@ use super::{SLOTS, set};
 use crate::program::{Moment, Program, accepts_equal};
 use pmem::Pmem;
 use pmem::record::Observer;
-use pmlib::containers::{PLog, PQueue, PString, PVec};
+use pmlib::containers::{PBytes, PLog, PQueue, PString, PVec};
 use pmlib::{Error, Heap, Options, P, Tx};
 use std::fmt;
 use std::sync::Arc;
@@ -46,6 +46,20 @@ pub enum Call {
     Put,
     /// A number is taken from the queue.
     Take,
+    /// So many bytes are pushed onto the vector of bytes.
+    PushBytes(usize),
+    /// The last bytes of that vector are taken.
+    PopBytes,
+    /// Bytes of that vector become so many others.
+    SetBytes(u64, usize),
+    /// So many bytes are put into the queue of bytes.
+    PutBytes(usize),
+    /// Bytes are taken from that queue.
+    TakeBytes,
+    /// That vector becomes empty.
+    ClearBytes,
+    /// That queue becomes empty.
+    ClearSent,
     /// A root of this number is asked for.
     Root(u64),
 }
@@ -95,6 +109,9 @@ pub struct Seen {
     ring: Vec<(u64, Vec<u8>)>,
     first_job: Option<u64>,
     jobs: u64,
+    kept: Vec<Vec<u8>>,
+    first_sent: Option<Vec<u8>>,
+    sent: u64,
     objects: u64,
 }
 
@@ -106,6 +123,8 @@ struct Places {
     log: P<PLog>,
     ring: P<PLog>,
     jobs: P<PQueue<u64>>,
+    kept: P<PVec<PBytes>>,
+    sent: P<PQueue<PBytes>>,
 }
 
 impl Places {
@@ -117,6 +136,8 @@ impl Places {
             log: heap.root("log")?,
             ring: heap.root("ring")?,
             jobs: heap.root("jobs")?,
+            kept: heap.root("kept")?,
+            sent: heap.root("sent")?,
         })
     }
 
@@ -126,6 +147,8 @@ impl Places {
         tx.root::<PLog>("log")?;
         let ring = tx.root::<PLog>("ring")?;
         tx.write(ring, &PLog::ring(RING_BYTES))?;
+        tx.root::<PVec<PBytes>>("kept")?;
+        tx.root::<PQueue<PBytes>>("sent")?;
         let jobs = tx.root::<PQueue<u64>>("jobs")?;
         // For whoever attaches: the roots are there.
         tx.set_root(pmlib::RawP::from(jobs).0)
@@ -173,6 +196,22 @@ macro_rules! call {
             }
             Call::Put => on!($on, $lane, places.jobs).push(nth),
             Call::Take => on!($on, $lane, places.jobs).pop().map(drop),
+            Call::PushBytes(len) => {
+                let bytes = vec![nth as u8; len];
+                on!($on, $lane, places.kept).push_bytes(&bytes).map(drop)
+            }
+            Call::PopBytes => on!($on, $lane, places.kept).pop_bytes().map(drop),
+            Call::SetBytes(index, len) => {
+                let bytes = vec![nth as u8; len];
+                on!($on, $lane, places.kept).set_bytes(index, &bytes)
+            }
+            Call::PutBytes(len) => {
+                let bytes = vec![nth as u8; len];
+                on!($on, $lane, places.sent).push_bytes(&bytes)
+            }
+            Call::TakeBytes => on!($on, $lane, places.sent).pop_bytes().map(drop),
+            Call::ClearBytes => on!($on, $lane, places.kept).clear_bytes(),
+            Call::ClearSent => on!($on, $lane, places.sent).clear_bytes(),
             Call::Root(number) => root!($on, $lane, &format!("root {number}")),
         }
     }};
@@ -245,7 +284,14 @@ fn text(error: Error) -> String {
 fn look(heap: &Heap) -> Result<Seen, Error> {
     let places = Places::of(heap)?;
     let mut jobs = heap.at_on(0, places.jobs);
+    let mut sent = heap.at_on(0, places.sent);
+    let kept = heap.at_on(0, places.kept).len()?;
+    let each = (0..kept).map(|index| heap.at_on(0, places.kept).get_bytes(index));
+    let kept = each.map(|bytes| Ok(bytes?.unwrap_or_default()));
     Ok(Seen {
+        kept: kept.collect::<Result<_, Error>>()?,
+        first_sent: sent.peek_bytes()?,
+        sent: sent.len()?,
         words: heap.at_on(0, places.words).to_vec()?,
         text: heap.at_on(0, places.text).get()?,
         log: heap.at_on(0, places.log).iter().collect::<Result<_, _>>()?,
@@ -343,6 +389,8 @@ impl Program for Kept {
             && log == expected_log
             && after.ring == before.ring
             && after.jobs == before.jobs + 2
+            && (&after.kept, &after.first_sent, after.sent)
+                == (&before.kept, &before.first_sent, before.sent)
             && after.first_job == before.first_job.or(Some(7));
         same.then_some(())
             .ok_or(format!("{before:?} was there, and then there is {after:?}"))
@@ -425,6 +473,8 @@ impl OnHeap for Kept {
         let added = new.iter().all(|(_, bytes)| **bytes == [TOUCHED as u8; 8]);
         let is_log = old == expected.log && added && new.len() == 2;
         // Segments that it has made are objects.
+        let is_kept = (&seen.kept, &seen.first_sent, seen.sent)
+            == (&expected.kept, &expected.first_sent, expected.sent);
         (
             &seen.words,
             &seen.text,
@@ -438,5 +488,6 @@ impl OnHeap for Kept {
             expected.first_job,
             expected.jobs,
         ) && is_log
+            && is_kept
     }
 }

@@ -2,7 +2,8 @@
 
 use super::kept::{Call, Kept, Step};
 use Call::{
-    AddText, Append, AppendRing, ClearLog, Pop, Push, Put, Root, Set, Take, Text, Trim, Truncate,
+    AddText, Append, AppendRing, ClearBytes, ClearLog, ClearSent, Pop, PopBytes, Push, PushBytes,
+    Put, PutBytes, Root, Set, SetBytes, Take, TakeBytes, Text, Trim, Truncate,
 };
 use Step::{Alone, Dropped, Reopen, Tx};
 
@@ -217,7 +218,43 @@ fn roots() -> Vec<Kept> {
 /// All workloads of containers and named roots.
 #[must_use]
 pub fn containers() -> Vec<Kept> {
-    [vectors(), texts(), logs(), queues(), roots()].concat()
+    [vectors(), texts(), logs(), queues(), bytes(), roots()].concat()
+}
+
+/// Bytes that stand in their element and bytes that have an object; others' instead; gone.
+fn bytes() -> Vec<Kept> {
+    let begun = [Alone(0, PushBytes(30)), Alone(0, PutBytes(30))];
+    all(
+        &begun,
+        &[
+            vec![
+                Alone(0, PushBytes(20)),
+                Alone(1, SetBytes(0, 5)),
+                Alone(0, PopBytes),
+            ],
+            vec![
+                Alone(0, SetBytes(0, 30)),
+                Alone(0, SetBytes(0, 16)),
+                Alone(1, SetBytes(0, 40)),
+            ],
+            vec![
+                Alone(0, PutBytes(4)),
+                Alone(1, PutBytes(20)),
+                Alone(0, TakeBytes),
+                Alone(1, TakeBytes),
+            ],
+            vec![
+                Tx(0, vec![TakeBytes, PushBytes(30)]),
+                Tx(1, vec![PopBytes, PutBytes(30)]),
+            ],
+            vec![
+                Dropped(0, vec![TakeBytes, PopBytes]),
+                Alone(0, ClearBytes),
+                Alone(1, ClearSent),
+            ],
+            vec![Alone(0, TakeBytes), Reopen, Alone(1, PutBytes(20))],
+        ],
+    )
 }
 
 /// Returns workloads of which also the recovery is crashed: it looks for the end of a log.
@@ -254,6 +291,12 @@ pub fn containers_killed() -> Vec<Kept> {
             vec![Alone(0, Put), Alone(0, Take), Alone(0, Take)],
             vec![Tx(0, vec![Put, Take, Push(1), Append(8), Text(20)])],
             vec![Alone(0, Root(1))],
+            // Bytes with an object and without one.
+            vec![Alone(0, PushBytes(20)), Alone(0, SetBytes(0, 40))],
+            vec![Alone(0, PutBytes(3)), Alone(0, PutBytes(20))],
+            vec![Tx(0, vec![PutBytes(20), TakeBytes]), Alone(0, PutBytes(20))],
+            vec![Alone(0, PutBytes(20)), Alone(0, ClearSent)],
+            vec![Alone(0, PushBytes(20)), Alone(0, ClearBytes)],
         ],
     );
     // The next record, or value, needs a segment; segments go.

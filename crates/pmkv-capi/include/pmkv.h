@@ -225,7 +225,7 @@ uint64_t pmheap_root_object(pmheap_t *heap);
 struct pmheap_field {
     const char *name;
     /* u8 to u128, i8 to i128, f32, f64; P: an object's offset; PStr, PString, PLog, PBytes: pmlib's;
-     * PMap, PTree: those of bytes, see pmheap_map; NULL: `of` says it. */
+     * PMap, PTree: those of bytes, see pmheap_map; PVec, PQueue: see pmheap_seq; NULL: `of` says it. */
     const char *type;
     /* A fingerprint, where there is no `type`. */
     uint64_t of;
@@ -430,6 +430,145 @@ enum pmheap_code pmheap_tx_map_remove(pmheap_tx_t *tx, const struct pmheap_map *
 enum pmheap_code pmheap_tx_map_count(pmheap_tx_t *tx, const struct pmheap_map *map,
                                      uint64_t *count);
 enum pmheap_code pmheap_tx_map_clear(pmheap_tx_t *tx, const struct pmheap_map *map);
+
+/* Vectors and queues of bytes, logs and texts: pmlib's PVec<PBytes>, PQueue<PBytes>, PLog and
+ * PString, which both languages share. */
+
+/* Elements of any bytes, by their numbers. Its head has 64 bytes. */
+#define PMHEAP_VEC 3u
+/* Bytes that are put at one end and taken from the other. Its head has 32 bytes. */
+#define PMHEAP_QUEUE 4u
+/* Records of any bytes, each with a check. Its head has 32 bytes. */
+#define PMHEAP_LOG 5u
+/* A text that changes. Its head has 16 bytes. */
+#define PMHEAP_STRING 6u
+
+/* One of them: where its head is. A head of zeros is empty. */
+struct pmheap_seq {
+    /* The object with the head. */
+    uint64_t object;
+    /* Where in the object it begins, a multiple of 8. */
+    uint64_t start;
+    /* One of the four; a function takes its own kind alone. */
+    uint32_t kind;
+    /* Has to be 0. */
+    uint32_t reserved;
+};
+
+/* A callback for the records of a log. It returns as pmkv_entry_cb does. */
+typedef int (*pmheap_record_cb)(void *argument, uint64_t position, const void *record,
+                                size_t size);
+
+/* The one that is the root of this name; made, and empty, if it is missing. */
+enum pmheap_code pmheap_seq_root(pmheap_t *heap, const char *name, uint32_t kind,
+                                 struct pmheap_seq *into);
+
+/* Each call on a heap is a transaction of its own, durable when it returns. None of them may be made
+ * by a thread that has a transaction of the heap, but for those that copy, count or show. */
+
+/* Adds an element at the end. *index: its number, from 0 on; `index` may be NULL. */
+enum pmheap_code pmheap_vec_push(pmheap_t *heap, const struct pmheap_seq *seq, const void *value,
+                                 size_t size, uint64_t *index);
+/* Copies an element, as pmheap_map_get copies a value. One that is not there: PMHEAP_E_NO_KEY. */
+enum pmheap_code pmheap_vec_get(pmheap_t *heap, const struct pmheap_seq *seq, uint64_t index,
+                                void *into, size_t size, size_t *value_size);
+/* Has an element be of these bytes; it has to be there: PMHEAP_E_NO_KEY. */
+enum pmheap_code pmheap_vec_set(pmheap_t *heap, const struct pmheap_seq *seq, uint64_t index,
+                                const void *value, size_t size);
+/* Takes the last element away and copies it. None: PMHEAP_E_NO_KEY. One that does not fit stays:
+ * PMHEAP_E_SHORT, and *value_size says its bytes. */
+enum pmheap_code pmheap_vec_pop(pmheap_t *heap, const struct pmheap_seq *seq, void *into,
+                                size_t size, size_t *value_size);
+enum pmheap_code pmheap_vec_count(pmheap_t *heap, const struct pmheap_seq *seq, uint64_t *count);
+/* Takes all elements away, and gives their room back. */
+enum pmheap_code pmheap_vec_clear(pmheap_t *heap, const struct pmheap_seq *seq);
+/* Puts bytes at the end. */
+enum pmheap_code pmheap_queue_push(pmheap_t *heap, const struct pmheap_seq *seq, const void *value,
+                                   size_t size);
+/* Takes the first bytes away and copies them, as pmheap_vec_pop does. No other call gets them. */
+enum pmheap_code pmheap_queue_pop(pmheap_t *heap, const struct pmheap_seq *seq, void *into,
+                                  size_t size, size_t *value_size);
+/* Copies the first bytes. None: PMHEAP_E_NO_KEY. */
+enum pmheap_code pmheap_queue_peek(pmheap_t *heap, const struct pmheap_seq *seq, void *into,
+                                   size_t size, size_t *value_size);
+enum pmheap_code pmheap_queue_count(pmheap_t *heap, const struct pmheap_seq *seq, uint64_t *count);
+/* Takes all bytes away, and gives their room back. */
+enum pmheap_code pmheap_queue_clear(pmheap_t *heap, const struct pmheap_seq *seq);
+/* Adds a record of up to 1 GiB. *position: where it is, the bytes of all records before it,
+ * which no other record ever has; `position` may be NULL. */
+enum pmheap_code pmheap_log_append(pmheap_t *heap, const struct pmheap_seq *seq,
+                                   const void *record, size_t size, uint64_t *position);
+/* Copies the record at a position. None begins there: PMHEAP_E_NO_KEY. */
+enum pmheap_code pmheap_log_read(pmheap_t *heap, const struct pmheap_seq *seq, uint64_t position,
+                                 void *into, size_t size, size_t *record_size);
+/* The positions of the first record and behind the last one; either may be NULL. */
+enum pmheap_code pmheap_log_bounds(pmheap_t *heap, const struct pmheap_seq *seq, uint64_t *front,
+                                   uint64_t *end);
+/* Drops the records before a position, at which one begins, or the log ends. */
+enum pmheap_code pmheap_log_trim(pmheap_t *heap, const struct pmheap_seq *seq, uint64_t position);
+/* Drops all records, and gives their room back. */
+enum pmheap_code pmheap_log_clear(pmheap_t *heap, const struct pmheap_seq *seq);
+/* Has the text be this one, of UTF-8. */
+enum pmheap_code pmheap_string_set(pmheap_t *heap, const struct pmheap_seq *seq, const void *text,
+                                   size_t size);
+/* Adds to the text. */
+enum pmheap_code pmheap_string_append(pmheap_t *heap, const struct pmheap_seq *seq,
+                                      const void *text, size_t size);
+/* Copies the text, without a NUL at its end. */
+enum pmheap_code pmheap_string_get(pmheap_t *heap, const struct pmheap_seq *seq, void *into,
+                                   size_t size, size_t *text_size);
+/* Has the text be empty, and gives its room back. */
+enum pmheap_code pmheap_string_clear(pmheap_t *heap, const struct pmheap_seq *seq);
+
+/* Shows the records from a position on, or from the first one that is there. Others may add some
+ * meanwhile. */
+enum pmheap_code pmheap_log_each(pmheap_t *heap, const struct pmheap_seq *seq, uint64_t from,
+                                 pmheap_record_cb callback, void *argument);
+
+/* The same in a transaction: they happen with the rest, and see its changes. The container is locked
+ * to the transaction's end. After an error, but PMHEAP_E_NO_KEY and PMHEAP_E_SHORT, the transaction
+ * can only be aborted. */
+enum pmheap_code pmheap_tx_vec_push(pmheap_tx_t *tx, const struct pmheap_seq *seq,
+                                    const void *value, size_t size, uint64_t *index);
+enum pmheap_code pmheap_tx_vec_get(pmheap_tx_t *tx, const struct pmheap_seq *seq, uint64_t index,
+                                   void *into, size_t size, size_t *value_size);
+enum pmheap_code pmheap_tx_vec_set(pmheap_tx_t *tx, const struct pmheap_seq *seq, uint64_t index,
+                                   const void *value, size_t size);
+enum pmheap_code pmheap_tx_vec_pop(pmheap_tx_t *tx, const struct pmheap_seq *seq, void *into,
+                                   size_t size, size_t *value_size);
+enum pmheap_code pmheap_tx_vec_count(pmheap_tx_t *tx, const struct pmheap_seq *seq,
+                                     uint64_t *count);
+enum pmheap_code pmheap_tx_vec_clear(pmheap_tx_t *tx, const struct pmheap_seq *seq);
+enum pmheap_code pmheap_tx_queue_push(pmheap_tx_t *tx, const struct pmheap_seq *seq,
+                                      const void *value, size_t size);
+enum pmheap_code pmheap_tx_queue_pop(pmheap_tx_t *tx, const struct pmheap_seq *seq, void *into,
+                                     size_t size, size_t *value_size);
+enum pmheap_code pmheap_tx_queue_peek(pmheap_tx_t *tx, const struct pmheap_seq *seq, void *into,
+                                      size_t size, size_t *value_size);
+enum pmheap_code pmheap_tx_queue_count(pmheap_tx_t *tx, const struct pmheap_seq *seq,
+                                       uint64_t *count);
+enum pmheap_code pmheap_tx_queue_clear(pmheap_tx_t *tx, const struct pmheap_seq *seq);
+enum pmheap_code pmheap_tx_log_append(pmheap_tx_t *tx, const struct pmheap_seq *seq,
+                                      const void *record, size_t size, uint64_t *position);
+enum pmheap_code pmheap_tx_log_read(pmheap_tx_t *tx, const struct pmheap_seq *seq,
+                                    uint64_t position, void *into, size_t size,
+                                    size_t *record_size);
+enum pmheap_code pmheap_tx_log_bounds(pmheap_tx_t *tx, const struct pmheap_seq *seq,
+                                      uint64_t *front, uint64_t *end);
+enum pmheap_code pmheap_tx_log_trim(pmheap_tx_t *tx, const struct pmheap_seq *seq,
+                                    uint64_t position);
+enum pmheap_code pmheap_tx_log_clear(pmheap_tx_t *tx, const struct pmheap_seq *seq);
+enum pmheap_code pmheap_tx_string_set(pmheap_tx_t *tx, const struct pmheap_seq *seq,
+                                      const void *text, size_t size);
+enum pmheap_code pmheap_tx_string_append(pmheap_tx_t *tx, const struct pmheap_seq *seq,
+                                         const void *text, size_t size);
+enum pmheap_code pmheap_tx_string_get(pmheap_tx_t *tx, const struct pmheap_seq *seq, void *into,
+                                      size_t size, size_t *text_size);
+enum pmheap_code pmheap_tx_string_clear(pmheap_tx_t *tx, const struct pmheap_seq *seq);
+/* Has a log that has never had a record keep its last `kept_bytes` bytes at least, and drop what is
+ * before them. */
+enum pmheap_code pmheap_tx_log_ring(pmheap_tx_t *tx, const struct pmheap_seq *seq,
+                                    uint64_t kept_bytes);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 //! - [`engines`] their key-value engines, and calls on these;
 //! - [`transactions`] the thread's transactions, and calls in them;
 //! - [`maps`] maps and trees of bytes;
+//! - [`sequences`] vectors and queues of bytes, logs and texts;
 //! - [`lent`] memory that a program edits;
 //! - [`types`] fingerprints.
 //!
@@ -23,5 +24,6 @@ mod heaps;
 mod lent;
 mod maps;
 mod pointers;
+mod sequences;
 mod transactions;
 mod types;

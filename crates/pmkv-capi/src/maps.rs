@@ -68,7 +68,7 @@ impl Place {
 ///
 /// # Safety
 /// That of [`values`].
-unsafe fn bytes<'a>(from: *const c_void, size: usize) -> Answer<&'a [u8]> {
+pub unsafe fn bytes<'a>(from: *const c_void, size: usize) -> Answer<&'a [u8]> {
     // SAFETY: the caller's promise.
     unsafe { values(from.cast::<u8>(), size) }
 }
@@ -93,7 +93,7 @@ macro_rules! on {
 ///
 /// # Safety
 /// Those of [`room`] and [`put`].
-unsafe fn give(
+pub unsafe fn give(
     value: Option<Vec<u8>>,
     into: *mut c_void,
     size: usize,
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn pmheap_map_root(
     })
 }
 
-fn root<T: PmSafe>(heap: &Heap, called: &str) -> Result<RawP, Error> {
+pub fn root<T: PmSafe>(heap: &Heap, called: &str) -> Result<RawP, Error> {
     let root: P<T> = heap.root(called)?;
     Ok(root.into())
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use pmlib::containers::{PBytes, PLog, PMap, PStr, PString, PTree};
+use pmlib::containers::{PBytes, PLog, PMap, PQueue, PStr, PString, PTree, PVec};
 use pmlib::safe::{mix, of_text};
 use pmlib::{P, PmSafe};
 
@@ -42,6 +42,8 @@ fn known(kind: &str) -> Answer<(u64, u64)> {
         "PString" => of::<PString>(),
         "PLog" => of::<PLog>(),
         "PBytes" => of::<PBytes>(),
+        "PVec" => of::<PVec<PBytes>>(),
+        "PQueue" => of::<PQueue<PBytes>>(),
         "PMap" => of::<PMap<PBytes, PBytes>>(),
         "PTree" => of::<PTree<PBytes, PBytes>>(),
         _ => wrong("a field has a type that is not known: its fingerprint can be given instead"),

@@ -111,6 +111,15 @@ fn maps_and_trees_of_bytes() {
 }
 
 #[test]
+fn vectors_queues_logs_and_texts() {
+    for compiler in [C11, CPP] {
+        let program = Program::compile(compiler, &here("tests/sequences.c"), true);
+        program.run();
+        sound(&program.heap());
+    }
+}
+
+#[test]
 fn every_code() {
     Program::compile(C11, &here("tests/codes.c"), true).run();
 }

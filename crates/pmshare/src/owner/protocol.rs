@@ -1,6 +1,6 @@
 //! The protocol of an owner word: taken from 0 by a CAS, released by a swap or a store of 0, with a
-//! bit for sleeping waiters. It does not know the pool, so that `yat` can try every order of its threads'
-//! steps.
+//! bit for sleeping waiters. It does not know the pool, so that `yat` can try every order of its
+//! threads' steps.
 //!
 //! A waiter that sleeps has set the bit, or has seen it set, in the very word that it sleeps on; so
 //! the thread that gives that word back wakes one. The woken waiter takes the word with the bit

@@ -186,7 +186,7 @@ fn hand_over(
     copy(Some(bytes), into, size, value_size)
 }
 
-/// Whether there is room for so many bytes; asked before they are taken away.
+/// The bytes for which there is room; asked before any are taken away.
 fn has_room(into: *mut c_void, size: usize) -> usize {
     if into.is_null() { 0 } else { size }
 }

@@ -607,7 +607,8 @@ fn first_of(view: &View<'_>, raw: &LogRaw, at: RawP) -> Result<Option<Option<Tak
     Ok(Some(Some((bytes, raw.front + size))))
 }
 
-/// What `read` makes of the first record, as of the same moment; `None`: there is none.
+/// Reads the first record as of one moment, and has `read` make something of it; `None`: there is
+/// none.
 pub(super) fn first<W: Within, R>(
     within: &mut W,
     place: Field<PLog>,

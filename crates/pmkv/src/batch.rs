@@ -127,7 +127,7 @@ impl<'h, I: Index> Kv<'h, I> {
                     steps
                         .iter()
                         .filter_map(|step| step.place)
-                        .try_for_each(|place| self.undo(place))?;
+                        .try_for_each(|place| self.undo(Some(place)))?;
                 }
                 return Err(error);
             }

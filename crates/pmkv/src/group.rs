@@ -352,8 +352,8 @@ impl<'h, I: Index> Kv<'h, I> {
         let slot = Slot(mem.load_cached(at));
         let is_seen =
             slot.is_seen() || planted!("bug-put-seen-before-fence") && slot.state() == STATE_PUT;
-        if !is_seen {
-            // One that is cleared is told by the sequence.
+        if !is_seen || slot.hash() != key.hash.in_slot() {
+            // It was changed since its hash was seen: the sequence tells if the key has moved.
             return Ok(Look::Other);
         }
         let seen = record::read(self.ground, slot.place(), slot.instance(), key.bytes, value)?;

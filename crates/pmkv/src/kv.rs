@@ -169,43 +169,44 @@ impl<'h, I: Index> Kv<'h, I> {
         let _window = mem.window();
         let key = self.key(key);
         let mut first = self.prefetch(key);
-        let place = self.take(bytes)?;
+        let mut place = None;
         loop {
             let group = I::lock_from(self, key, first.take());
             let done = group.and_then(|group| {
-                self.try_put(&group, (key, value, expires), place, old_value, &is_right)
+                let put = (key, value, expires);
+                self.try_put(&group, put, (&mut place, bytes), old_value, &is_right)
             });
-            match done {
-                Ok(Tried::Full(full)) => {
-                    if let Err(error) = I::split(self, key, &full) {
-                        self.undo(place)?;
-                        return Err(error);
-                    }
-                }
+            let more = match done {
                 Ok(Tried::Done(dropped)) => {
                     if let Some(offset) = dropped {
                         self.drop_alone(offset)?;
                     }
                     return Ok(true);
                 }
+                Ok(Tried::NoPlace) => self.take(bytes).map(|taken| place = Some(taken)),
+                Ok(Tried::Full(full)) => I::split(self, key, &full),
                 Ok(Tried::Not) => {
                     self.undo(place)?;
                     return Ok(false);
                 }
-                Err(error) => {
-                    // After a medium's failure a slot may name it.
-                    if self.alive().is_ok() {
-                        self.undo(place)?;
-                    }
-                    return Err(error);
-                }
+                // After a medium's failure a slot may name its place.
+                Err(error) => match self.alive() {
+                    Ok(()) => Err(error),
+                    Err(_) => return Err(error),
+                },
+            };
+            if let Err(error) = more {
+                self.undo(place)?;
+                return Err(error);
             }
         }
     }
 
     /// A place that no slot names is free again.
-    pub(crate) fn undo(&self, place: Place) -> Result<()> {
-        if self.give_back(place) {
+    pub(crate) fn undo(&self, place: Option<Place>) -> Result<()> {
+        if let Some(place) = place
+            && self.give_back(place)
+        {
             self.drop_alone(place.offset)?;
         }
         Ok(())
@@ -224,7 +225,7 @@ impl<'h, I: Index> Kv<'h, I> {
         &self,
         group: &Group<'_, I>,
         (key, value, expires): (Key<'_>, &[u8], Option<u64>),
-        place: Place,
+        (place, bytes): (&mut Option<Place>, u64),
         old_value: &mut Vec<u8>,
         is_right: &impl Fn(Option<&[u8]>) -> bool,
     ) -> Result<Tried<I::Way>> {
@@ -235,6 +236,12 @@ impl<'h, I: Index> Kv<'h, I> {
         }
         let Some((line, at)) = self.free_slot(group, key, old.as_ref()) else {
             return Ok(Tried::Full(group.located));
+        };
+        if place.is_none() {
+            *place = self.take_near(bytes);
+        }
+        let Some(place) = *place else {
+            return Ok(Tried::NoPlace);
         };
         let head = Head {
             check: 0,
@@ -464,6 +471,8 @@ enum Tried<W> {
     Done(Option<u64>),
     /// The key is not as expected.
     Not,
+    /// A place has to be taken with nothing locked.
+    NoPlace,
     /// There is no slot for it in this chunk.
     Full(Located<W>),
 }

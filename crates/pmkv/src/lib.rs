@@ -33,6 +33,8 @@ mod kv;
 mod opening;
 mod owned;
 mod places;
+#[doc(hidden)]
+pub mod protocol;
 mod record;
 mod scrub;
 mod settle;

@@ -9,14 +9,16 @@
 //!   a place that a slot has named, when that slot is cleared: the two can't miss each other.
 //! - A record that shares no chunk has a run of its own, whose one place's byte says whether it is
 //!   to be freed.
-//! - Places are taken and found out with their chunk locked, once it is seen that the chunk is the
-//!   engine's: another process may have given it back (`crates/pmkv/src/compact.rs`). A lock on
+//! - Places are taken and found out with their chunk locked, or any index chunk, once it is seen
+//!   that the chunk is the engine's: another process may have given it back
+//!   (`crates/pmkv/src/compact.rs`), after it has had the lock of each index chunk. A lock on
 //!   the head goes before the chunk's, and the chunk's before those of index chunks. Runs are
 //!   freed with the head locked.
 //! - A process that is killed between taking a place and naming it in a slot leaves the place taken
 //!   for this run.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pmlib_format::CHUNK_BYTES;
@@ -29,15 +31,10 @@ use crate::engine::{Cut, Index};
 use crate::error::Result;
 use crate::group::Group;
 use crate::kv::Kv;
+use crate::protocol::{FREE, TAKEN, take_free};
 use crate::record::{self, Head};
 use crate::slot::Slot;
 
-/// A place's byte: taken, above its record's instance.
-const TAKEN: u64 = 0x80;
-/// A place's byte: free, above its last record's instance.
-const FREE: u64 = 0x40;
-/// Free places of a word.
-const FREE_BYTES: u64 = 0x4040_4040_4040_4040;
 /// A record chunk's first word of this run: its bytes mean something.
 const READY: u64 = 1;
 /// Its second word: no byte is unknown any more.
@@ -46,6 +43,10 @@ const KNOWN: u64 = 1;
 const FULL: u64 = 2;
 /// Chunks that are given back by one transaction.
 const FREED_AT_ONCE: usize = 256;
+/// Words of a chunk's bytes, at most.
+const WORDS_MAX: u64 = 1024 / 8;
+/// Bits of the number of such a word.
+const NEAR_SHIFT: u32 = 8;
 /// Shares of the pools, so that threads have chunks of their own.
 const SHARES: usize = 8;
 /// The greatest record that shares a chunk, or has one alone.
@@ -78,6 +79,9 @@ impl Pool {
 #[derive(Debug)]
 pub(crate) struct Pools {
     shares: Box<[Mutex<[Pool; RECORD_CLASSES]>]>,
+    /// Of each share and class the chunk from which a place was taken last, above the word of its
+    /// byte; 0: none.
+    near: Box<[[AtomicU64; RECORD_CLASSES]]>,
 }
 
 impl Default for Pools {
@@ -85,16 +89,38 @@ impl Default for Pools {
         let share = || Mutex::new(std::array::from_fn(|_| Pool::default()));
         Pools {
             shares: (0..SHARES).map(|_| share()).collect(),
+            near: (0..SHARES)
+                .map(|_| std::array::from_fn(|_| AtomicU64::new(0)))
+                .collect(),
         }
     }
 }
 
 impl Pools {
     fn share(&self, thread: u64) -> MutexGuard<'_, [Pool; RECORD_CLASSES]> {
-        let nth = (thread.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SHARES;
         // After a panic it is a hint as before.
-        let share = self.shares[nth].lock();
+        let share = self.shares[nth_share(thread)].lock();
         share.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn near(&self, thread: u64, class: usize) -> &AtomicU64 {
+        &self.near[nth_share(thread)][class]
+    }
+}
+
+#[inline]
+fn nth_share(thread: u64) -> usize {
+    (thread.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % SHARES
+}
+
+/// The class of record chunks for so many bytes; [`RECORD_CLASSES`]: a record has its own run.
+#[inline]
+fn class_of(bytes: u64) -> usize {
+    // The first classes are each line more.
+    match bytes.wrapping_sub(1) / 64 {
+        lines if lines < 16 => lines as usize,
+        _ => RECORD_CLASS_BYTES.partition_point(|&class| class < bytes),
     }
 }
 
@@ -233,7 +259,7 @@ impl<I: Index> Kv<'_, I> {
 
     /// Takes a place for a record of so many bytes, in a write window; nothing is locked.
     pub(crate) fn take(&self, bytes: u64) -> Result<Place> {
-        let class = RECORD_CLASS_BYTES.partition_point(|&class| class < bytes);
+        let class = class_of(bytes);
         if class == RECORD_CLASSES {
             return self.take_alone(bytes);
         }
@@ -244,6 +270,8 @@ impl<I: Index> Kv<'_, I> {
             if pool.chunk != 0
                 && let Some(place) = self.take_in(pool, RECORD_CLASS_BYTES[class])
             {
+                let near = self.pools.near(self.ground.thread(), class);
+                near.store(pool.chunk << NEAR_SHIFT | pool.word, Ordering::Relaxed);
                 return Ok(place);
             }
             pool.word = 0;
@@ -271,45 +299,75 @@ impl<I: Index> Kv<'_, I> {
         }
     }
 
-    /// Takes a place of a pool's chunk, which is of so many bytes.
-    fn take_in(&self, pool: &mut Pool, bytes: u64) -> Option<Place> {
-        let _locked = self.ground.lock(pool.chunk);
-        if self.ground.owned(pool.chunk, self.head) == 0 {
+    /// Takes a place for a record of so many bytes in a write window, with an index chunk locked:
+    /// in the chunk in which one was taken last, behind that one; `None`: none is free there.
+    ///
+    /// The chunk may be given back meanwhile: `crates/pmkv/src/protocol.rs` says why that does no
+    /// harm.
+    #[inline]
+    pub(crate) fn take_near(&self, bytes: u64) -> Option<Place> {
+        let class = class_of(bytes);
+        if class == RECORD_CLASSES {
             return None;
         }
-        let (mem, cut) = (self.ground.mem(), self.cut(pool.chunk)?);
-        if cut.bytes != bytes {
+        let near = self.pools.near(self.ground.thread(), class);
+        let hint = near.load(Ordering::Relaxed);
+        let (chunk, first) = (hint >> NEAR_SHIFT, hint & ((1 << NEAR_SHIFT) - 1));
+        if chunk == 0 {
             return None;
         }
-        let words = cut.places.div_ceil(8);
-        for round in 0..2 {
-            if round == 1 {
-                let note = self.ground.note(cut.chunk, 1);
-                mem.store(note, mem.load_cached(note) | FULL);
-                pool.word = 0;
-            }
-            while pool.word < words {
-                let at = cut.byte(pool.word * 8).0;
-                let word = mem.load_cached(at);
-                let free = word & FREE_BYTES;
-                if free == 0 {
-                    pool.word += 1;
-                    continue;
+        let (mem, start) = (self.ground.mem(), chunk * CHUNK_BYTES + RECORDS_HEAD_BYTES);
+        for word in first..WORDS_MAX {
+            let mut cut = None;
+            let taken = take_free(mem, start + word * 8, |place| {
+                cut = self.cut_of_own(chunk, RECORD_CLASS_BYTES[class]);
+                cut.is_some_and(|cut| word * 8 + place < cut.places)
+            });
+            if let (Some((place, instance)), Some(cut)) = (taken, cut) {
+                if word != first {
+                    near.store(chunk << NEAR_SHIFT | word, Ordering::Relaxed);
                 }
-                let shift = u64::from(free.trailing_zeros() / 8 * 8);
-                let place = pool.word * 8 + shift / 8;
-                let last = word >> shift & 0xf;
-                let instance = match planted!("bug-instance-kept") {
-                    true => last,
-                    false => (last + 1) & 0xf,
-                };
-                if place < cut.places && self.change(&cut, place, FREE | last, TAKEN | instance) {
-                    let offset = cut.offset(place);
-                    return Some(Place { offset, instance });
-                }
+                let offset = cut.offset(word * 8 + place);
+                return Some(Place { offset, instance });
             }
         }
         None
+    }
+
+    /// The cut of a record chunk, if it is the engine's and of places of so many bytes.
+    #[inline]
+    fn cut_of_own(&self, chunk: u64, bytes: u64) -> Option<Places> {
+        let is_own = self.ground.owned(chunk, self.head) > 0;
+        let cut = is_own.then(|| self.cut(chunk)).flatten();
+        cut.filter(|cut| cut.bytes == bytes)
+    }
+
+    /// Takes a free place of a locked chunk whose byte is in this word or behind.
+    fn take_from(&self, cut: &Places, word: &mut u64) -> Option<Place> {
+        while *word < cut.places.div_ceil(8) {
+            let first = *word * 8;
+            let at = cut.byte(first).0;
+            let taken = take_free(self.ground.mem(), at, |place| first + place < cut.places);
+            if let Some((place, instance)) = taken {
+                let offset = cut.offset(first + place);
+                return Some(Place { offset, instance });
+            }
+            *word += 1;
+        }
+        None
+    }
+
+    /// Takes a place of a pool's chunk, which is of so many bytes.
+    fn take_in(&self, pool: &mut Pool, bytes: u64) -> Option<Place> {
+        let _locked = self.ground.lock(pool.chunk);
+        let (mem, cut) = (self.ground.mem(), self.cut_of_own(pool.chunk, bytes)?);
+        if let Some(place) = self.take_from(&cut, &mut pool.word) {
+            return Some(place);
+        }
+        let note = self.ground.note(cut.chunk, 1);
+        mem.store(note, mem.load_cached(note) | FULL);
+        pool.word = 0;
+        self.take_from(&cut, &mut pool.word)
     }
 
     /// The bytes of a new chunk's or a new run's places.

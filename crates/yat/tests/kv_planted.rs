@@ -42,6 +42,8 @@ const OF_A_KILL: [&str; 2] = [
     "bug-record-of-the-dead-only-flushed",
     "bug-batch-mark-ignored",
 ];
+/// Bugs of two who live at once: `kv_protocol.rs` looks for them.
+const OF_ORDERS: [&str; 1] = ["bug-place-read-after-its-owner"];
 /// Bugs that show to readers.
 const OF_READERS: [&str; 2] = [
     "bug-delete-visible-before-fence",
@@ -54,6 +56,7 @@ fn each_bug_of_an_engine_is_found() {
     let only = std::env::var("YAT_BUG").unwrap_or_default();
     // The kill model's choices depend on what was run before: its bugs are the first.
     let mut bugs: Vec<_> = BUGS.iter().collect();
+    bugs.retain(|bug| !OF_ORDERS.contains(&bug.name));
     bugs.sort_by_key(|bug| !OF_A_KILL.contains(&bug.name));
     for bug in bugs.into_iter().filter(|bug| bug.name.contains(&only)) {
         select(Some(bug.name));

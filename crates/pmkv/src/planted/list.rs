@@ -21,6 +21,8 @@ pmem::bugs! {
         "a slot's former record is taken for its own";
     "bug-instance-kept",
         "a place's next record has the instance of its last one";
+    "bug-place-read-after-its-owner",
+        "a chunk is seen to be the engine's before it is seen that a place of it is free";
     "bug-put-believed-unchecked",
         "a put under way is done though its record is torn";
     "bug-lower-version-wins",

@@ -86,7 +86,7 @@ impl<'h> Tree<'h> {
             if let Some((place, _)) = taken.take() {
                 // After a medium's failure a leaf may name it.
                 self.alive()?;
-                self.undo(place)?;
+                self.undo(Some(place))?;
             }
             match tried? {
                 Tried::Done => return Ok(None),

@@ -39,9 +39,9 @@ row() {
 
 echo '| call, key of 16 and value of 64 bytes | instructions |'
 echo '|---|---|'
-row 2920 put-new 'put of a new key'
-row 3370 put-over 'put over an old value'
-row 1245 get 'get'
-row 1230 get-missing 'get of a key that is not there'
-row 2140 delete 'delete'
+row 2400 put-new 'put of a new key'
+row 2720 put-over 'put over an old value'
+row 950 get 'get'
+row 790 get-missing 'get of a key that is not there'
+row 1680 delete 'delete'
 exit "$late"

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use pmlib::Heap;
+use pmlib::{Heap, Options};
 use self_cell::self_cell;
 
 use crate::error::Result;
@@ -12,6 +12,9 @@ use crate::store::{Entries, Entry, Store};
 
 type Opened<'h> = Box<dyn Store + 'h>;
 type Walked<'o> = Entries<'o>;
+
+/// The name of a volatile engine in its heap.
+const VOLATILE: &str = "kv";
 
 self_cell! {
     struct WithHeap {
@@ -54,6 +57,27 @@ impl Owned {
     pub fn open(heap: Arc<Heap>, kind: Kind, name: &str) -> Result<Owned> {
         let cell = WithHeap::try_new(heap, |heap| kind.open(heap, name))?;
         Ok(Owned { cell })
+    }
+
+    /// A volatile engine: in memory of this process, with no flush and no fence, gone with it. The
+    /// code is that of persistent ones. Its memory grows from `bytes` up to `bytes_max`.
+    ///
+    /// ```
+    /// # use pmkv::{Kind, Owned};
+    /// let cache = Owned::volatile(Kind::Tree, 4 << 20, 1 << 30)?;
+    /// cache.store().put(b"ada", b"1815")?;
+    /// # Ok::<_, pmkv::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Heap`: the machine has not so much memory.
+    pub fn volatile(kind: Kind, bytes: u64, bytes_max: u64) -> Result<Owned> {
+        let options = Options {
+            max: bytes_max,
+            ..Options::default()
+        };
+        let heap = Heap::private(bytes, &options)?;
+        Owned::open(Arc::new(heap), kind, VOLATILE)
     }
 
     /// The engine.

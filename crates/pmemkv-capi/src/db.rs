@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::open::Engine;
 use crate::pointers::{bytes, lend, put, take_back, text, there};
+use crate::range::Keys;
 use crate::status::{Answer, Status, fail, not_found, null, run};
 
 /// A thread keeps its buffer for values up to so many bytes.
@@ -26,7 +27,7 @@ pub struct Db {
 }
 
 type ShowValue = Option<unsafe extern "C" fn(*const c_char, usize, *mut c_void)>;
-type ShowEntry =
+pub type ShowEntry =
     Option<unsafe extern "C" fn(*const c_char, usize, *const c_char, usize, *mut c_void) -> c_int>;
 
 /// Only sorted engines have it.
@@ -53,7 +54,9 @@ impl Db {
         done
     }
 
-    fn each(&self, show: ShowEntry, argument: *mut c_void) -> Answer<()> {
+    /// Shows the keys of a range with their values. A damaged record is told when the others have
+    /// come.
+    pub fn each(&self, keys: Keys, show: ShowEntry, argument: *mut c_void) -> Answer<()> {
         let Engine::Stored(stored) = &self.engine else {
             return not_found();
         };
@@ -61,7 +64,7 @@ impl Db {
             return null();
         };
         let mut damaged = Ok(());
-        for entry in stored.kv().entries() {
+        for entry in stored.kv().between(keys.0, keys.1) {
             let (key, value) = match entry {
                 Ok(entry) => entry,
                 Err(error @ pmkv::Error::Corrupt { .. }) => {
@@ -136,119 +139,6 @@ pub unsafe extern "C" fn pmemkv_count_all(db: *mut Db, count: *mut usize) -> c_i
         // SAFETY: as the page says.
         unsafe { put(count, keys as usize) }
     })
-}
-
-/// A count of keys in a range.
-///
-/// # Safety
-/// The manual page's.
-unsafe fn count_range(db: *mut Db, keys: [(*const c_char, usize); 2], count: *mut usize) -> c_int {
-    run(|| {
-        // SAFETY: the caller's promise.
-        let db = unsafe { there(db) }?;
-        for (key, size) in keys {
-            // SAFETY: the caller's promise.
-            unsafe { bytes(key, size) }?;
-        }
-        match db.engine {
-            // SAFETY: the caller's promise.
-            Engine::Blackhole => unsafe { put(count, 0) },
-            Engine::Stored(_) => unsorted(),
-        }
-    })
-}
-
-/// A walk over keys in a range.
-///
-/// # Safety
-/// The manual page's.
-unsafe fn show_range(db: *mut Db, keys: [(*const c_char, usize); 2]) -> c_int {
-    run(|| {
-        // SAFETY: the caller's promise.
-        let db = unsafe { there(db) }?;
-        for (key, size) in keys {
-            // SAFETY: the caller's promise.
-            unsafe { bytes(key, size) }?;
-        }
-        match db.engine {
-            Engine::Blackhole => not_found(),
-            Engine::Stored(_) => unsorted(),
-        }
-    })
-}
-
-/// The calls on one side of a key.
-macro_rules! range {
-    ($count:ident, $show:ident) => {
-        /// See libpmemkv(3).
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $count(
-            db: *mut Db,
-            key: *const c_char,
-            size: usize,
-            count: *mut usize,
-        ) -> c_int {
-            // SAFETY: as the page says.
-            unsafe { count_range(db, [(key, size); 2], count) }
-        }
-
-        /// See libpmemkv(3).
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $show(
-            db: *mut Db,
-            key: *const c_char,
-            size: usize,
-            _show: ShowEntry,
-            _argument: *mut c_void,
-        ) -> c_int {
-            // SAFETY: as the page says.
-            unsafe { show_range(db, [(key, size); 2]) }
-        }
-    };
-}
-range!(pmemkv_count_above, pmemkv_get_above);
-range!(pmemkv_count_equal_above, pmemkv_get_equal_above);
-range!(pmemkv_count_equal_below, pmemkv_get_equal_below);
-range!(pmemkv_count_below, pmemkv_get_below);
-
-/// See libpmemkv(3).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pmemkv_count_between(
-    db: *mut Db,
-    first: *const c_char,
-    first_size: usize,
-    last: *const c_char,
-    last_size: usize,
-    count: *mut usize,
-) -> c_int {
-    // SAFETY: as the page says.
-    unsafe { count_range(db, [(first, first_size), (last, last_size)], count) }
-}
-
-/// See libpmemkv(3).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pmemkv_get_between(
-    db: *mut Db,
-    first: *const c_char,
-    first_size: usize,
-    last: *const c_char,
-    last_size: usize,
-    _show: ShowEntry,
-    _argument: *mut c_void,
-) -> c_int {
-    // SAFETY: as the page says.
-    unsafe { show_range(db, [(first, first_size), (last, last_size)]) }
-}
-
-/// See libpmemkv(3).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pmemkv_get_all(
-    db: *mut Db,
-    show: ShowEntry,
-    argument: *mut c_void,
-) -> c_int {
-    // SAFETY: as the page says.
-    run(|| unsafe { there(db) }?.each(show, argument))
 }
 
 /// See libpmemkv(3).

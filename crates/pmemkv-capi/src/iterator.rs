@@ -1,13 +1,16 @@
 //! Iterators. One of an unsorted engine finds keys, reads their values and changes them, as the
-//! original's does; it has no neighbours.
+//! original's does; it has no neighbours. One of a sorted engine goes to its neighbours by their
+//! keys: whatever was put or removed meanwhile counts.
 
 use std::ffi::{c_char, c_int};
+use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use pmkv::Expect;
 
 use crate::db::{Db, unsorted};
 use crate::open::Engine;
 use crate::pointers::{bytes, lend, put, take_back, there, there_mut};
+use crate::range::Keys;
 use crate::status::{Answer, Status, fail, not_found, null, run};
 
 /// The entry that an iterator is on.
@@ -48,6 +51,46 @@ impl Iter {
             changed: None,
         });
         Ok(())
+    }
+
+    /// The entry at an end of a range; `NotFound`: the range is empty.
+    fn at_end(&self, (start, end): Keys, is_first: bool) -> Answer<Entry> {
+        // SAFETY: a database outlives its iterators, as the page says.
+        let stored = match unsafe { &there(self.db)?.engine } {
+            Engine::Blackhole => return not_found(),
+            Engine::Stored(stored) if !stored.is_sorted() => return unsorted(),
+            Engine::Stored(stored) => stored.kv(),
+        };
+        let found = match is_first {
+            true => stored.between(start, end).next().transpose()?,
+            false => stored.last(start, end)?,
+        };
+        let Some((key, value)) = found else {
+            return not_found();
+        };
+        Ok(Entry {
+            key,
+            value,
+            changed: None,
+        })
+    }
+
+    /// Goes to an end of a range, or to no record.
+    fn seek_end(&mut self, keys: Keys, is_first: bool) -> Answer<()> {
+        self.entry = None;
+        self.entry = Some(self.at_end(keys, is_first)?);
+        Ok(())
+    }
+
+    /// The neighbour of the entry that it is on.
+    fn beside(&self, is_next: bool) -> Answer<Entry> {
+        let keys = match (&self.entry, is_next) {
+            (Some(entry), true) => (Excluded(entry.key.clone()), Unbounded),
+            (Some(entry), false) => (Unbounded, Excluded(entry.key.clone())),
+            // An empty range: an engine without order is told as such all the same.
+            (None, _) => (Excluded(Vec::new()), Excluded(Vec::new())),
+        };
+        self.at_end(keys, is_next)
     }
 
     fn commit(&mut self) -> Answer<()> {
@@ -140,54 +183,70 @@ pub unsafe extern "C" fn pmemkv_iterator_seek(
     })
 }
 
-/// A move that needs an order. The position is undefined after it, as after one that found nothing.
-///
-/// # Safety
-/// The manual page's.
-unsafe fn by_order(iter: *mut Iter) -> c_int {
-    run(|| {
-        // SAFETY: the caller's promise.
-        let iter = unsafe { there_mut(iter) }?;
-        iter.entry = None;
-        // SAFETY: a database outlives its iterators, as the page says.
-        match unsafe { &there(iter.db)?.engine } {
-            Engine::Blackhole => not_found(),
-            Engine::Stored(_) => unsorted(),
-        }
-    })
-}
-
-/// Moves beside a key, and moves without one.
-macro_rules! move_by_order {
-    ($($name:ident($($key:ident)?);)+) => {$(
+/// Moves to the record beside a key.
+macro_rules! seek {
+    ($($name:ident, $key:ident => $keys:expr, $is_first:expr;)+) => {$(
         /// See libpmemkv_iterator(3).
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            iter: *mut Iter,
-            $($key: *const c_char, size: usize)?
-        ) -> c_int {
-            $(
+        pub unsafe extern "C" fn $name(iter: *mut Iter, key: *const c_char, size: usize) -> c_int {
+            run(|| {
                 // SAFETY: as the page says.
-                let key = run(|| unsafe { bytes($key, size) }.map(drop));
-                if key != 0 {
-                    return key;
-                }
-            )?
-            // SAFETY: as the page says.
-            unsafe { by_order(iter) }
+                let (iter, $key) = unsafe { (there_mut(iter)?, bytes(key, size)?.to_vec()) };
+                iter.seek_end($keys, $is_first)
+            })
         }
     )+};
 }
-move_by_order! {
-    pmemkv_iterator_seek_lower(key);
-    pmemkv_iterator_seek_lower_eq(key);
-    pmemkv_iterator_seek_higher(key);
-    pmemkv_iterator_seek_higher_eq(key);
-    pmemkv_iterator_seek_to_first();
-    pmemkv_iterator_seek_to_last();
-    pmemkv_iterator_is_next();
-    pmemkv_iterator_next();
-    pmemkv_iterator_prev();
+seek! {
+    pmemkv_iterator_seek_lower, key => (Unbounded, Excluded(key)), false;
+    pmemkv_iterator_seek_lower_eq, key => (Unbounded, Included(key)), false;
+    pmemkv_iterator_seek_higher, key => (Excluded(key), Unbounded), true;
+    pmemkv_iterator_seek_higher_eq, key => (Included(key), Unbounded), true;
+}
+
+/// See libpmemkv_iterator(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmemkv_iterator_seek_to_first(iter: *mut Iter) -> c_int {
+    // SAFETY: as the page says.
+    run(|| unsafe { there_mut(iter) }?.seek_end((Unbounded, Unbounded), true))
+}
+
+/// See libpmemkv_iterator(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmemkv_iterator_seek_to_last(iter: *mut Iter) -> c_int {
+    // SAFETY: as the page says.
+    run(|| unsafe { there_mut(iter) }?.seek_end((Unbounded, Unbounded), false))
+}
+
+/// See libpmemkv_iterator(3).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmemkv_iterator_is_next(iter: *mut Iter) -> c_int {
+    // SAFETY: as the page says.
+    run(|| unsafe { there(iter) }?.beside(true).map(drop))
+}
+
+/// See libpmemkv_iterator(3). Behind the last record the iterator is on none.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmemkv_iterator_next(iter: *mut Iter) -> c_int {
+    run(|| {
+        // SAFETY: as the page says.
+        let iter = unsafe { there_mut(iter) }?;
+        let next = iter.beside(true);
+        iter.entry = None;
+        iter.entry = Some(next?);
+        Ok(())
+    })
+}
+
+/// See libpmemkv_iterator(3). An iterator on the first record stays there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmemkv_iterator_prev(iter: *mut Iter) -> c_int {
+    run(|| {
+        // SAFETY: as the page says.
+        let iter = unsafe { there_mut(iter) }?;
+        iter.entry = Some(iter.beside(false)?);
+        Ok(())
+    })
 }
 
 /// See libpmemkv_iterator(3).

@@ -18,5 +18,6 @@ mod db;
 mod iterator;
 mod open;
 mod pointers;
+mod range;
 mod status;
 mod tx;

@@ -34,44 +34,74 @@ impl Stored {
     pub fn kv(&self) -> &(dyn Store + '_) {
         self.owned.store()
     }
+
+    /// Whether its keys have an order.
+    pub fn is_sorted(&self) -> bool {
+        self.kv().kind() == Kind::Tree
+    }
 }
 
 impl Engine {
     /// The engine of one of pmemkv's names.
     pub fn open(name: &[u8], config: &Config) -> Answer<Engine> {
-        match name {
-            b"blackhole" => Ok(Engine::Blackhole),
-            b"cmap" => in_file("pmemkv", config).map(Engine::Stored),
-            b"robinhood" => in_file("pmemkv_robinhood", config).map(Engine::Stored),
-            b"vcmap" => {
-                let Some(bytes) = config.number(c"size")?.filter(|&bytes| bytes > 0) else {
-                    return fail(Status::InvalidArgument, c"vcmap needs a size");
-                };
-                let Some(path) = config.text(c"path")? else {
-                    return fail(Status::InvalidArgument, c"vcmap needs a path");
-                };
-                if !Path::new(OsStr::from_bytes(path.to_bytes())).is_dir() {
-                    return fail(
-                        Status::InvalidArgument,
-                        c"the path of vcmap is no directory",
-                    );
-                }
-                in_memory(bytes, bytes).map(Engine::Stored)
+        let (kind, place) = match name {
+            b"blackhole" => return Ok(Engine::Blackhole),
+            b"cmap" => (Kind::Hash, Place::File("pmemkv")),
+            b"robinhood" => (Kind::Hash, Place::File("pmemkv_robinhood")),
+            b"csmap" => (Kind::Tree, Place::File("pmemkv_csmap")),
+            b"radix" => (Kind::Tree, Place::File("pmemkv_radix")),
+            b"stree" => (Kind::Tree, Place::File("pmemkv_stree")),
+            b"tree3" => (Kind::Tree, Place::File("pmemkv_tree3")),
+            b"vcmap" => (Kind::Hash, Place::Memory("vcmap")),
+            b"vsmap" => (Kind::Tree, Place::Memory("vsmap")),
+            b"dram_vcmap" => (Kind::Hash, Place::Unbounded),
+            b"dram_vcsmap" => (Kind::Tree, Place::Unbounded),
+            _ => {
+                return told(
+                    Status::WrongEngineName,
+                    &format!("no engine is called {}", String::from_utf8_lossy(name)),
+                );
             }
-            b"dram_vcmap" => in_memory(MEMORY_FIRST, MEMORY_MAX).map(Engine::Stored),
-            b"csmap" | b"stree" | b"tree3" | b"radix" | b"vsmap" | b"dram_vcsmap" => told(
+        };
+        // Unsorted engines pass it over, as the original's do.
+        if kind == Kind::Tree && config.has(c"comparator") {
+            return fail(
                 Status::NotSupported,
-                &format!(
-                    "{} is sorted, and this build has no sorted engine: use cmap or vcmap",
-                    String::from_utf8_lossy(name)
-                ),
-            ),
-            _ => told(
-                Status::WrongEngineName,
-                &format!("no engine is called {}", String::from_utf8_lossy(name)),
-            ),
+                c"keys are in the order of their bytes: give no comparator, or use another engine",
+            );
         }
+        let stored = match place {
+            Place::File(root) => in_file(kind, root, config),
+            Place::Memory(name) => in_memory(kind, memory_size(name, config)?),
+            Place::Unbounded => in_memory(kind, (MEMORY_FIRST, MEMORY_MAX)),
+        };
+        stored.map(Engine::Stored)
     }
+}
+
+/// Where an engine is.
+enum Place {
+    /// In the file `path`, by this name.
+    File(&'static str),
+    /// In memory up to `size` bytes. The engine's name, for its errors.
+    Memory(&'static str),
+    /// In memory of any size.
+    Unbounded,
+}
+
+/// The first and the largest size of an engine in memory, bytes.
+fn memory_size(name: &str, config: &Config) -> Answer<(u64, u64)> {
+    let Some(bytes) = config.number(c"size")?.filter(|&bytes| bytes > 0) else {
+        return told(Status::InvalidArgument, &format!("{name} needs a size"));
+    };
+    let Some(path) = config.text(c"path")? else {
+        return told(Status::InvalidArgument, &format!("{name} needs a path"));
+    };
+    if !Path::new(OsStr::from_bytes(path.to_bytes())).is_dir() {
+        let words = format!("the path of {name} is no directory");
+        return told(Status::InvalidArgument, &words);
+    }
+    Ok((bytes, bytes))
 }
 
 /// A failure to open: the program's arguments, as the original has it.
@@ -88,7 +118,7 @@ fn refused<T>(path: &Path, error: &dyn std::error::Error) -> Answer<T> {
     told(Status::InvalidArgument, &words)
 }
 
-fn in_file(root: &str, config: &Config) -> Answer<Stored> {
+fn in_file(kind: Kind, root: &str, config: &Config) -> Answer<Stored> {
     let path = config.text(c"path")?;
     if config.has(c"oid") {
         if path.is_some() {
@@ -144,10 +174,10 @@ fn in_file(root: &str, config: &Config) -> Answer<Stored> {
             Err(error) => return refused(path, &error),
         }
     }
-    stored(heap, root, true).or_else(|error| refused(path, &error))
+    stored(heap, kind, root, true).or_else(|error| refused(path, &error))
 }
 
-fn in_memory(bytes: u64, max: u64) -> Answer<Stored> {
+fn in_memory(kind: Kind, (bytes, max): (u64, u64)) -> Answer<Stored> {
     let options = Options {
         max,
         ..Options::default()
@@ -156,10 +186,10 @@ fn in_memory(bytes: u64, max: u64) -> Answer<Stored> {
         Ok(heap) => Arc::new(heap),
         Err(error) => return refused(Path::new("memory"), &error),
     };
-    Ok(stored(heap, "pmemkv", false)?)
+    Ok(stored(heap, kind, "pmemkv", false)?)
 }
 
-fn stored(heap: Arc<Heap>, root: &str, lasts: bool) -> pmkv::Result<Stored> {
-    let owned = Owned::open(heap, Kind::Hash, root)?;
+fn stored(heap: Arc<Heap>, kind: Kind, root: &str, lasts: bool) -> pmkv::Result<Stored> {
+    let owned = Owned::open(heap, kind, root)?;
     Ok(Stored { owned, lasts })
 }

@@ -323,6 +323,28 @@ enum pmkv_expect {
     PMKV_VALUE = 2
 };
 
+/* The kinds of changes. */
+enum pmkv_change_kind {
+    PMKV_PUT = 0,
+    /* The key may be missing. */
+    PMKV_DELETE = 1
+};
+
+/* A change of a batch. */
+struct pmkv_change {
+    /* enum pmkv_change_kind. */
+    uint32_t kind;
+    /* Has to be 0. */
+    uint32_t reserved;
+    const void *key;
+    size_t key_size;
+    /* NULL and 0 for PMKV_DELETE. */
+    const void *value;
+    size_t value_size;
+    /* The moment from which on the key is missing, milliseconds since 1970; 0: never. */
+    uint64_t expires;
+};
+
 /* Callbacks. They get the program's own argument first. The bytes are theirs until they return,
  * which they have to: not by longjmp or an exception. 0 goes on; anything else ends the call, with
  * PMHEAP_E_STOPPED. They may call every function. */
@@ -349,11 +371,24 @@ enum pmheap_code pmkv_put(pmkv_t *kv, const void *key, size_t key_size, const vo
 enum pmheap_code pmkv_put_if(pmkv_t *kv, const void *key, size_t key_size, int expected,
                              const void *old, size_t old_size, const void *value,
                              size_t value_size);
+/* Has a key have this value for so many milliseconds; then it is missing. pmkv_put of it has it
+ * stay. Durable when this returns. */
+enum pmheap_code pmkv_put_ttl(pmkv_t *kv, const void *key, size_t key_size, const void *value,
+                              size_t value_size, uint64_t ttl_ms);
+/* When a key expires. *expires: milliseconds since 1970; 0: never. */
+enum pmheap_code pmkv_expiry(pmkv_t *kv, const void *key, size_t key_size, uint64_t *expires);
+/* Takes keys away that have expired, not as one change, and gives their room to others. *count: how
+ * many they were; `count` may be NULL. */
+enum pmheap_code pmkv_purge_expired(pmkv_t *kv, uint64_t *count);
+/* Makes up to 65,535 changes, all of them or none, whatever ends the process or its power. They are
+ * durable when this returns. The last one of several changes of one key counts. A reader beside it
+ * may see some of them before others. */
+enum pmheap_code pmkv_batch(pmkv_t *kv, const struct pmkv_change *changes, size_t count);
 /* Takes a key away. That is durable when this returns. */
 enum pmheap_code pmkv_delete(pmkv_t *kv, const void *key, size_t key_size);
-/* Shows all keys and values, those of a tree in order. A key that is there throughout comes once, and none comes
- * twice. Keys whose record is damaged are left out; the answer is PMHEAP_E_CORRUPT then, behind all
- * others. */
+/* Shows all keys and values, those of a tree in order. A key that is there throughout comes once,
+ * and none comes twice. Keys whose record is damaged are left out; the answer is PMHEAP_E_CORRUPT
+ * then, behind all others. */
 enum pmheap_code pmkv_each(pmkv_t *kv, pmkv_entry_cb callback, void *argument);
 /* The same, of keys from `from` on and before `to`; `to` of NULL: to the end. A hash looks at all
  * of its keys for it. */

@@ -32,6 +32,11 @@ static ENGINES: Table<Owned> = Table::of(Kind {
     in_use: Failure::Wrong(Code::InUse, "a walk over this engine goes on: end it first"),
 });
 
+/// Does something with an engine. It must not call the program.
+pub fn with<T>(kv: *mut EngineHandle, body: impl FnOnce(&Arc<Owned>) -> Answer<T>) -> Answer<T> {
+    ENGINES.with(kv, body)
+}
+
 thread_local! {
     /// The buffer for values, while no call has it.
     static VALUE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };

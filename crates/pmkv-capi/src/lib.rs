@@ -18,6 +18,7 @@
 #![allow(clippy::missing_safety_doc)]
 
 mod answer;
+mod changes;
 mod engines;
 mod handles;
 mod heaps;

@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static pmheap_t *heap;
@@ -72,6 +73,93 @@ static void conditions(void)
     FAILS(PMHEAP_E_ARGUMENT, pmkv_put_if(kv, "c", 1, -1, "3", 1, "4", 1));
     IS(has("c", "3", 1));
     OK(pmkv_delete(kv, "c", 1));
+}
+
+static void expiring(void)
+{
+    uint64_t expires = 7, now, purged = 7;
+    struct timespec clock;
+    clock_gettime(CLOCK_REALTIME, &clock);
+    now = (uint64_t)clock.tv_sec * 1000 + (uint64_t)clock.tv_nsec / 1000000;
+    OK(pmkv_put_ttl(kv, "t", 1, "soon", 4, 3600 * 1000));
+    OK(pmkv_expiry(kv, "t", 1, &expires));
+    IS(expires >= now + 3600 * 1000 && expires <= now + 3660 * 1000);
+    IS(has("t", "soon", 4));
+    OK(pmkv_put_ttl(kv, "t", 1, "gone", 4, 0));
+    FAILS(PMHEAP_E_NO_KEY, pmkv_expiry(kv, "t", 1, &expires));
+    FAILS(PMHEAP_E_NO_KEY, pmkv_delete(kv, "t", 1));
+    OK(pmkv_put_ttl(kv, "u", 1, "gone", 4, 0));
+    OK(pmkv_put_ttl(kv, "v", 1, "stays", 5, UINT64_MAX));
+    OK(pmkv_expiry(kv, "v", 1, &expires));
+    IS(expires == UINT64_MAX);
+    OK(pmkv_purge_expired(kv, &purged));
+    IS(purged == 1);
+    OK(pmkv_purge_expired(kv, NULL));
+    OK(pmkv_put(kv, "v", 1, "stays", 5));
+    OK(pmkv_expiry(kv, "v", 1, &expires));
+    IS(expires == 0);
+    OK(pmkv_delete(kv, "v", 1));
+    FAILS(PMHEAP_E_NULL, pmkv_expiry(kv, "v", 1, NULL));
+    FAILS(PMHEAP_E_NULL, pmkv_put_ttl(kv, NULL, 1, "b", 1, 1));
+    FAILS(PMHEAP_E_NULL, pmkv_put_ttl(kv, "a", 1, NULL, 1, 1));
+}
+
+static struct pmkv_change put_of(const char *key, const char *value, uint64_t expires)
+{
+    struct pmkv_change change = {PMKV_PUT, 0, key, strlen(key), value, strlen(value), expires};
+    return change;
+}
+
+static struct pmkv_change delete_of(const char *key)
+{
+    struct pmkv_change change = {PMKV_DELETE, 0, key, strlen(key), NULL, 0, 0};
+    return change;
+}
+
+static void batches(void)
+{
+    static struct pmkv_change many[65536];
+    uint64_t expires = 7, before = count();
+    struct pmkv_change changes[] = {put_of("x", "1", 0), put_of("y", "2", UINT64_MAX),
+                                    put_of("x", "3", 0), delete_of("never"), put_of("z", "4", 1)};
+    OK(pmkv_batch(kv, changes, 5));
+    IS(has("x", "3", 1) && has("y", "2", 1) && count() == before + 2);
+    OK(pmkv_expiry(kv, "y", 1, &expires));
+    IS(expires == UINT64_MAX);
+    changes[0] = delete_of("x");
+    changes[1] = delete_of("y");
+    /* One that is wrong, and none happens. */
+    changes[2].kind = 2;
+    FAILS(PMHEAP_E_ARGUMENT, pmkv_batch(kv, changes, 3));
+    changes[2] = put_of("w", "1", 0);
+    changes[2].reserved = 1;
+    FAILS(PMHEAP_E_ARGUMENT, pmkv_batch(kv, changes, 3));
+    changes[2] = delete_of("a");
+    changes[2].expires = 1;
+    FAILS(PMHEAP_E_ARGUMENT, pmkv_batch(kv, changes, 3));
+    changes[2] = delete_of("a");
+    changes[2].value_size = 1;
+    FAILS(PMHEAP_E_NULL, pmkv_batch(kv, changes, 3));
+    changes[2].value = "b";
+    FAILS(PMHEAP_E_ARGUMENT, pmkv_batch(kv, changes, 3));
+    changes[2] = put_of("w", "1", 0);
+    changes[2].key_size = (64 << 10) + 1;
+    changes[2].key = many;
+    FAILS(PMHEAP_E_TOO_LARGE, pmkv_batch(kv, changes, 3));
+    changes[2].key = NULL;
+    FAILS(PMHEAP_E_NULL, pmkv_batch(kv, changes, 3));
+    FAILS(PMHEAP_E_NULL, pmkv_batch(kv, NULL, 1));
+    IS(has("x", "3", 1) && has("y", "2", 1) && count() == before + 2);
+    OK(pmkv_batch(kv, changes, 2));
+    IS(count() == before);
+    OK(pmkv_batch(kv, NULL, 0));
+    OK(pmkv_purge_expired(kv, &expires));
+    IS(expires == 1);
+    for (int at = 0; at < 65536; at++)
+        many[at] = delete_of("never");
+    OK(pmkv_batch(kv, many, 65535));
+    FAILS(PMHEAP_E_ARGUMENT, pmkv_batch(kv, many, 65536));
+    IS(strstr(pmheap_error(), "65,535") != NULL);
 }
 
 struct seen {
@@ -219,6 +307,10 @@ static void all_give(enum pmheap_code code, pmkv_t *wrong)
     FAILS(code, pmkv_put(wrong, "a", 1, "b", 1));
     FAILS(code, pmkv_put_if(wrong, "a", 1, PMKV_MISSING, NULL, 0, "b", 1));
     FAILS(code, pmkv_delete(wrong, "a", 1));
+    FAILS(code, pmkv_put_ttl(wrong, "a", 1, "b", 1, 1));
+    FAILS(code, pmkv_expiry(wrong, "a", 1, &keys));
+    FAILS(code, pmkv_purge_expired(wrong, NULL));
+    FAILS(code, pmkv_batch(wrong, NULL, 0));
     FAILS(code, pmkv_each(wrong, see_entry, &seen));
     FAILS(code, pmkv_clear(wrong, NULL));
     FAILS(code, pmkv_count(wrong, &keys));
@@ -329,6 +421,19 @@ int main(int argc, char **argv)
     IS(kv != NULL);
     puts_and_gets();
     conditions();
+    expiring();
+    batches();
+    pmkv_t *hash = kv;
+    struct pmkv_options tree;
+    memset(&tree, 0, sizeof tree);
+    tree.kind = PMKV_TREE;
+    kv = pmkv_open(heap, "a tree", &tree);
+    IS(kv != NULL);
+    OK(pmkv_put(kv, "a", 1, "two", 3));
+    expiring();
+    batches();
+    OK(pmkv_close(kv));
+    kv = hash;
     callbacks();
     trees();
     stats_and_clear();

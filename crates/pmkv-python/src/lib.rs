@@ -1,11 +1,13 @@
 //! The Python module `pmkv`: a mapping of bytes to bytes in a heap.
 #![forbid(unsafe_code)]
 
+use std::cell::Cell;
 use std::ops::Bound as End;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
-use pmkv::{Expect, Kind, Owned};
+use pmkv::{Change, Expect, Expiry, Kind, Owned};
 use pmlib::{Heap, Options};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyKeyError, PyValueError};
@@ -16,6 +18,11 @@ use pyo3::types::PyBytes;
 const LONG_BYTES: usize = 4096;
 /// The size of a heap that is made, bytes.
 const SIZE: u64 = 64 << 20;
+
+thread_local! {
+    /// Whether the value that this thread read last was a long one.
+    static WAS_LONG: Cell<bool> = const { Cell::new(false) };
+}
 
 create_exception!(
     pmkv,
@@ -62,15 +69,26 @@ impl Db {
         done.map_err(told)
     }
 
-    fn find(&self, key: &[u8]) -> PyResult<Option<Vec<u8>>> {
-        self.engine()?.store().get(key).map_err(told)
+    /// The value of a key. How long it is is not known beforehand: the last one that was read by
+    /// this thread tells whether others run meanwhile.
+    fn find(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<Vec<u8>>> {
+        let engine = self.engine()?;
+        let get = || engine.store().get(key);
+        let found = if WAS_LONG.get() {
+            py.detach(get)
+        } else {
+            get()
+        };
+        let found = found.map_err(told)?;
+        WAS_LONG.set(found.as_ref().is_some_and(|value| value.len() > LONG_BYTES));
+        Ok(found)
     }
 }
 
 #[pymethods]
 impl Db {
     fn __getitem__<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyBytes>> {
-        match self.find(key)? {
+        match self.find(py, key)? {
             Some(value) => Ok(PyBytes::new(py, &value)),
             None => Err(PyKeyError::new_err(PyBytes::new(py, key).unbind())),
         }
@@ -87,8 +105,8 @@ impl Db {
         }
     }
 
-    fn __contains__(&self, key: &[u8]) -> PyResult<bool> {
-        Ok(self.find(key)?.is_some())
+    fn __contains__(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
+        Ok(self.find(py, key)?.is_some())
     }
 
     fn __len__(&self) -> PyResult<usize> {
@@ -107,7 +125,7 @@ impl Db {
         key: &[u8],
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found = self.find(key)?;
+        let found = self.find(py, key)?;
         Ok(found.map_or(default, |value| Some(PyBytes::new(py, &value).into_any())))
     }
 
@@ -121,7 +139,7 @@ impl Db {
         self.store(py, key, Some(Expect::Value(old)), value)
     }
 
-    /// All keys, in no order.
+    /// All keys, a hash's in no order.
     fn keys(&self) -> PyResult<Walk> {
         Ok(Walk::of(&self.engine()?, Part::Keys))
     }
@@ -134,6 +152,53 @@ impl Db {
     /// All keys with their values.
     fn items(&self) -> PyResult<Walk> {
         Ok(Walk::of(&self.engine()?, Part::Both))
+    }
+
+    /// Puts a value for so many seconds, to the millisecond; then the key is missing.
+    fn put_ttl(&self, py: Python<'_>, key: &[u8], value: &[u8], seconds: f64) -> PyResult<()> {
+        let ttl = Duration::try_from_secs_f64(seconds);
+        let ttl = ttl.map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let engine = self.engine()?;
+        py.detach(|| engine.store().put_ttl(key, value, ttl))
+            .map_err(told)
+    }
+
+    /// When a key expires, in seconds since 1970; None: it does not.
+    fn expiry(&self, py: Python<'_>, key: &[u8]) -> PyResult<Option<f64>> {
+        match self.engine()?.store().expiry(key).map_err(told)? {
+            Some(Expiry::Never) => Ok(None),
+            Some(Expiry::At(at)) => Ok(Some(at as f64 / 1000.0)),
+            None => Err(PyKeyError::new_err(PyBytes::new(py, key).unbind())),
+        }
+    }
+
+    /// Takes keys away that have expired, not as one change; how many they were.
+    fn purge_expired(&self, py: Python<'_>) -> PyResult<u64> {
+        let engine = self.engine()?;
+        py.detach(|| engine.store().purge_expired()).map_err(told)
+    }
+
+    /// Makes several changes, all of them or none: pairs of a key and its value, or None to take the
+    /// key away if it is there. The last one of several changes of one key counts.
+    fn batch(&self, py: Python<'_>, changes: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> PyResult<()> {
+        let engine = self.engine()?;
+        let each = changes.iter().map(|(key, value)| match value {
+            Some(value) => Change::Put(key, value),
+            None => Change::Delete(key),
+        });
+        let each: Vec<_> = each.collect();
+        py.detach(|| engine.store().batch(&each)).map_err(told)
+    }
+
+    /// The keys from one on and before another one, with their values; a tree's in order. None: to
+    /// that end.
+    #[pyo3(signature = (start=None, end=None))]
+    fn range(&self, start: Option<Vec<u8>>, end: Option<Vec<u8>>) -> PyResult<Walk> {
+        let start = start.map_or(End::Unbounded, End::Included);
+        let end = end.map_or(End::Unbounded, End::Excluded);
+        let entries = Mutex::new(self.engine()?.walk(start, end));
+        let part = Part::Both;
+        Ok(Walk { entries, part })
     }
 
     /// Takes all keys away, not as one change; how many they were.
@@ -211,17 +276,27 @@ impl Walk {
 }
 
 /// Opens the engine of this name in the heap in a file; both are made, if they are missing. `size`
-/// is the first size of a heap that is made, bytes.
+/// is the first size of a heap that is made, bytes. `kind` is "hash" or "tree", whose keys are in the
+/// order of their bytes.
 #[pyfunction]
-#[pyo3(signature = (path, name="kv", size=SIZE))]
-fn open(path: PathBuf, name: &str, size: u64) -> PyResult<Db> {
+#[pyo3(signature = (path, name="kv", size=SIZE, kind="hash"))]
+fn open(path: PathBuf, name: &str, size: u64, kind: &str) -> PyResult<Db> {
+    let kind = match kind {
+        "hash" => Kind::Hash,
+        "tree" => Kind::Tree,
+        _ => {
+            return Err(PyValueError::new_err(
+                "a database is a \"hash\" or a \"tree\"",
+            ));
+        }
+    };
     let options = Options::default();
     let heap = match path.symlink_metadata() {
         Ok(_) => Heap::open(&path, &options),
         Err(_) => Heap::create(&path, size, &options),
     };
     let heap = Arc::new(heap.map_err(told)?);
-    let engine = Owned::open(heap, Kind::Hash, name).map_err(told)?;
+    let engine = Owned::open(heap, kind, name).map_err(told)?;
     let engine = RwLock::new(Some(Arc::new(engine)));
     Ok(Db { engine })
 }

@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 
 import pmkv
 
@@ -72,5 +73,31 @@ del walk
 with pmkv.open(path) as db, pmkv.open(path, name="other") as other:
     assert db[b"a"] == b"one" and len(other) == 0
     assert db.clear() == 8 and len(db) == 0
+# Both kinds: batches, keys that expire, and ranges.
+for kind in ("hash", "tree"):
+    with pmkv.open(path, name="a " + kind, kind=kind) as db:
+        db.batch([(b"%d" % key, b"v%d" % key) for key in range(9, -1, -1)])
+        db.batch([(b"3", None), (b"never", None), (b"4", b"x"), (b"4", b"y")])
+        assert len(db) == 9 and db[b"4"] == b"y" and b"3" not in db
+        fails(TypeError, db.batch, [(b"5", "text")])
+        fails(pmkv.Error, db.batch, [(b"5", None), (bytes(65537), b"")])
+        assert db[b"5"] == b"v5"
+        found = list(db.range(b"2", b"7"))
+        assert sorted(found) == [(b"2", b"v2"), (b"4", b"y"), (b"5", b"v5"), (b"6", b"v6")]
+        assert sorted(db.range(b"8")) == [(b"8", b"v8"), (b"9", b"v9")]
+        assert [key for key, _ in sorted(db.range(end=b"1"))] == [b"0"]
+        if kind == "tree":
+            assert found == sorted(found) and list(db) == sorted(db)
+        db.put_ttl(b"soon", b"x", 3600)
+        assert 3500 < db.expiry(b"soon") - time.time() < 3700 and db.expiry(b"5") is None
+        db.put_ttl(b"soon", b"x", 0)
+        assert b"soon" not in db and db.purge_expired() == 1
+        fails(KeyError, db.expiry, b"soon")
+        fails(ValueError, db.put_ttl, b"soon", b"x", -1.0)
+        fails(ValueError, db.put_ttl, b"soon", b"x", float("nan"))
+        db[b"long"] = bytes(100000)
+        assert all(len(db[b"long"]) == 100000 for _ in range(3)) and db[b"5"] == b"v5"
+    assert kind in fails(pmkv.Error, pmkv.open, path, "a " + kind, 0, "tree" if kind == "hash" else "hash")
+fails(ValueError, pmkv.open, path, "kv", 0, "stack")
 fails(pmkv.Error, pmkv.open, os.path.join(sys.argv[1], "nowhere", "heap"))
 print("ok   Python, every method")

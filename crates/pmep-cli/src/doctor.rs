@@ -72,11 +72,30 @@ fn least(mut run: impl FnMut() -> f64) -> f64 {
     (0..3).map(|_| run()).fold(f64::INFINITY, f64::min)
 }
 
+/// This machine's memory.
+pub struct Memory {
+    /// Latency of a random read, ns.
+    pub random_ns: f64,
+    /// Sequential reads of one thread, GiB/s.
+    pub read_gib_s: f64,
+}
+
+/// Measures this machine's memory.
+pub fn memory() -> Memory {
+    let words = chain();
+    Memory {
+        random_ns: least(|| latency_ns(&words)),
+        read_gib_s: 1.0 / least(|| 1.0 / bandwidth_gib_s(&words)),
+    }
+}
+
 fn findings(arguments: &Doctor) -> Result<Vec<Finding>> {
     let device = fitting::load(&arguments.machine.device)?;
     let machine = predict::machine(&arguments.machine, &device)?;
-    let words = chain();
-    let here = least(|| latency_ns(&words));
+    let Memory {
+        random_ns: here,
+        read_gib_s: read,
+    } = memory();
     let idle = Idle {
         op: Op::Load,
         order: Order::Random,
@@ -85,7 +104,6 @@ fn findings(arguments: &Doctor) -> Result<Vec<Finding>> {
         Some(plain) => plain.random_ns,
         None => idle_latency(&device.numbers, idle, 1e9, machine.geometry.dimms()),
     };
-    let read = 1.0 / least(|| 1.0 / bandwidth_gib_s(&words));
     let pattern = Pattern::new(Op::Load, Order::Sequential, 4096, None, 1)?;
     let wanted = on_device(&device, &pattern, &machine).bandwidth_gib_s;
     let clock = least(clock_ns);

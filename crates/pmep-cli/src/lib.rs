@@ -61,6 +61,11 @@ Exit codes: 0 it can, 1 this machine is slower than the device somewhere, 2 wron
     #[command(after_help = "\
 Exit codes: 0 all goals are met, 1 one is missed, 2 wrong input.")]
     Check(Check),
+    /// Draw measured points beside the model: one page of charts
+    #[command(after_help = "\
+Dots are measured, lines are the model. Each chart has its errors; the twenty rows that are furthest
+off are listed, and this machine's memory is told. The points stay in their file.")]
+    Figures(Figures),
     /// Show the devices, and the numbers of each with unit, source and uncertainty
     Devices(Devices),
 }
@@ -185,6 +190,21 @@ pub struct Check {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `pmep figures`
+#[derive(Args)]
+pub struct Figures {
+    /// Measured points: a CSV file with the key columns and `value` [default: the file that PMEP_DATA
+    /// names]
+    #[arg(long, value_name = "FILE")]
+    pub data: Option<PathBuf>,
+    /// The device: a name of `pmep devices`, or a file that ends in .toml
+    #[arg(long, default_value = "optane-100")]
+    pub device: String,
+    /// The page, HTML
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
 }
 
 /// `pmep devices`

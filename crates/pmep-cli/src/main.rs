@@ -18,6 +18,7 @@ mod advise;
 mod check;
 mod devices;
 mod doctor;
+mod figures;
 mod fitting;
 mod predict;
 mod replay;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Fit(arguments) => fitting::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Figures(arguments) => figures::run(&arguments),
         Command::Devices(arguments) => devices::run(&arguments),
     };
     outcome.unwrap_or_else(|error| {

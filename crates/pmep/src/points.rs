@@ -212,9 +212,7 @@ pub fn question(record: &Record, assumed: Assumed) -> Result<Answerable> {
         "fast20-6-mix" => mix(record, assumed),
         "fast20-18" => remote(record, assumed),
         "fast20-9" => Ok(Err("the run's configuration is not published")),
-        "fast20-3" => Ok(Err(
-            "tails come from `pmep predict --tail`, not from a pattern",
-        )),
+        "fast20-3" => Ok(Err("tails by wear levelling are not modelled")),
         _ => Ok(Err("no form of the model answers this figure")),
     }
 }

@@ -13,7 +13,9 @@ pub const TOKENS_OFFSET: u64 = 128;
 pub const SLOTS_END_OFFSET: u64 = 192;
 /// The time of the last patrol for dead processes, ns of CLOCK_MONOTONIC.
 pub const PATROLLED_OFFSET: u64 = 256;
-/// The time until which an emulated medium is busy with writes.
+/// The time until which an emulated medium is busy with writes. The words behind this one, behind
+/// the lease's and two behind that of growth are those of an emulated device's further modules and
+/// streams.
 pub const BUSY_UNTIL_OFFSET: u64 = 320;
 /// Counts slots that were marked.
 pub const ARRIVALS_OFFSET: u64 = 384;
@@ -27,7 +29,7 @@ pub const RECORD_OFFSET: u64 = 576;
 /// Words of the run's record.
 pub const RECORD_WORDS: usize = 6;
 /// Version of the volatile area: unlike builds must not share a heap.
-pub const LAYOUT: u64 = 2;
+pub const LAYOUT: u64 = 3;
 /// The volatile area is this run's.
 pub const RUN_READY: u64 = u64::from_le_bytes(*b"RUNNING!");
 /// Bytes of a process's slot.

@@ -139,6 +139,7 @@ pub(crate) fn attach(mem: Pmem, entrance: Option<Entrance<'_>>, options: &Option
     rescue::recover_dead(&core)?;
     drop(window);
     core.look_for_room();
+    core.share_bandwidth();
     if let Some((_, entry, heap, _)) = locks {
         core.keep_lock(heap);
         drop(entry);

@@ -49,6 +49,15 @@ pub(crate) fn open_ring(tid: u32) -> io::Result<Sampler> {
     counter.sampled(RING_BYTES)
 }
 
+/// A clock of a thread's time in user space, which ticks into its own ring.
+pub(crate) fn open_clock(tid: u32, period_ns: u64) -> io::Result<Sampler> {
+    let mut builder = builder(Software::CPU_CLOCK, tid);
+    builder.sample_period(period_ns);
+    let mut counter = builder.build()?;
+    counter.enable()?;
+    counter.sampled(RING_BYTES)
+}
+
 /// How long the thread has run since the event was opened.
 pub(crate) fn read(counter: &mut Counter) -> io::Result<Reading> {
     let data = counter.read_full()?;

@@ -384,7 +384,7 @@ impl Sampler for Watch {
         if self.threads.contains_key(&thread.tid) {
             return Ok(());
         }
-        let followed = self.open(thread).map_err(|error| lacking(&error))?;
+        let followed = self.open(thread).map_err(|error| lacking(NAME, &error))?;
         self.threads.insert(thread.tid, followed);
         Ok(())
     }
@@ -422,7 +422,8 @@ impl Sampler for Watch {
     }
 }
 
-fn lacking(error: &io::Error) -> Lacking {
+/// The lack of a backend, by the kernel's error.
+pub(crate) fn lacking(backend: &'static str, error: &io::Error) -> Lacking {
     let (remedy, gone) = match error.raw_os_error() {
         Some(libc::ESRCH) => ("the thread has ended", true),
         Some(libc::EACCES | libc::EPERM) => (
@@ -432,12 +433,12 @@ fn lacking(error: &io::Error) -> Lacking {
         Some(libc::ENOSPC) => ("end the debugger that holds the debug registers", false),
         Some(libc::EMFILE) => ("raise the limit of open files (ulimit -n)", false),
         _ => (
-            "this kernel has no hardware breakpoints for processes",
+            "the kernel or a seccomp filter has no such event; see `pmmon doctor`",
             false,
         ),
     };
     Lacking {
-        backend: NAME,
+        backend,
         cause: error.to_string(),
         remedy,
         gone,

@@ -8,7 +8,7 @@ use crate::{Drained, Sample, Tid};
 /// The form of events that this version writes and reads.
 pub const SCHEMA: u32 = 1;
 
-/// What a monitor tells.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
@@ -65,7 +65,7 @@ pub enum Event {
         /// The way out.
         remedy: String,
     },
-    /// What a sampler has delivered.
+    /// A sampler has delivered something.
     Batch {
         /// `CLOCK_MONOTONIC`.
         time_ns: u64,

@@ -6,7 +6,7 @@ use crate::account::{Account, Figure, Usage};
 use crate::regions::Region;
 use crate::{Access, Drained, Event, Exposure, Sample, Tid};
 
-/// What bytes are also summed up by.
+/// The names under which bytes are summed up beside threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// Nothing else.
@@ -45,13 +45,21 @@ pub struct Life {
     number: u32,
 }
 
-/// Ticks of a clock: how much of a thread's time was within accesses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ticks {
-    /// Ticks that found a load.
-    pub reads: u64,
-    /// Ticks that found a store.
-    pub writes: u64,
+/// The time of threads that accesses took, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Times {
+    /// Stores.
+    pub writing: Figure,
+    /// Loads.
+    pub reading: Figure,
+}
+
+/// Ticks of a clock that found an access, and the time of one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ticks {
+    reads: u64,
+    writes: u64,
+    period_ns: u64,
 }
 
 /// The ledger.
@@ -76,7 +84,8 @@ pub struct Ledger {
     pub counts: bool,
     /// From the beginning to the last event, in nanoseconds.
     pub time_ns: u64,
-    begin_ns: u64,
+    /// `CLOCK_MONOTONIC` at the beginning.
+    pub begin_ns: u64,
     /// Samples that the kernel could not deliver.
     pub lost: u64,
     /// Times at which the kernel held samples back.
@@ -201,8 +210,9 @@ impl Ledger {
             let Some((at, life)) = self.tids.get(&sample.tid).copied() else {
                 continue;
             };
-            if sample.exposure == Exposure::Time {
+            if let Exposure::Time { period_ns } = sample.exposure {
                 let ticks = self.ticks.entry(life).or_default();
+                ticks.period_ns = period_ns;
                 match sample.access {
                     Access::Read => ticks.reads += 1,
                     Access::Write => ticks.writes += 1,
@@ -274,7 +284,7 @@ impl Ledger {
         &self.processes
     }
 
-    /// What is not seen: the cause, the way out, and of which processes.
+    /// The parts that are not seen: the cause, the way out, and of which processes.
     pub fn not_seen(&self) -> impl Iterator<Item = (&str, &str, &BTreeSet<u32>)> {
         let of = self.not_seen.iter();
         of.map(|((cause, remedy), pids)| (cause.as_str(), remedy.as_str(), pids))
@@ -300,19 +310,23 @@ impl Ledger {
         named
     }
 
-    /// The ticks of threads together that found accesses, and how long the threads ran, in
-    /// nanoseconds.
+    /// The time of threads together that accesses took, by ticks of a clock.
     #[must_use]
-    pub fn ticks(&self, threads: &[Life]) -> Ticks {
-        let mut sum = Ticks::default();
+    pub fn times(&self, threads: &[Life]) -> Times {
+        let (mut reads, mut writes, mut period_ns) = (0, 0, 0);
         for ticks in threads
             .iter()
             .filter_map(|life| self.ticks.get(&life.number))
         {
-            sum.reads += ticks.reads;
-            sum.writes += ticks.writes;
+            reads += ticks.reads;
+            writes += ticks.writes;
+            period_ns = period_ns.max(ticks.period_ns);
         }
-        sum
+        let each = period_ns as f64 / 1e9;
+        Times {
+            writing: Figure::counted(writes, each),
+            reading: Figure::counted(reads, each),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ pub mod account;
 pub mod decode;
 pub mod event;
 pub mod ledger;
-mod monitor;
+pub mod monitor;
 pub mod planted;
 pub mod proc;
 pub mod recording;

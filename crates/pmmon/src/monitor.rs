@@ -111,7 +111,7 @@ impl<S: Sampler, F: FnMut(u32) -> io::Result<Found>> Monitor<S, F> {
         to.push(Event::End { time_ns });
     }
 
-    /// Leaves threads. Their events are told before their numbers may come again.
+    /// Leaves threads. Their last accesses are told before their numbers may come again.
     fn leave(&mut self, threads: BTreeSet<Tid>, to: &mut Vec<Event>) {
         if threads.is_empty() {
             return;
@@ -261,11 +261,7 @@ impl<S: Sampler, F: FnMut(u32) -> io::Result<Found>> Monitor<S, F> {
         let now: BTreeSet<Tid> = proc::threads(pid).unwrap_or_default().into_iter().collect();
         let ended: BTreeSet<Tid> = process.threads.difference(&now).copied().collect();
         process.threads.retain(|tid| now.contains(tid));
-        self.leave(ended, to);
         for tid in now {
-            let Some(process) = self.processes.get_mut(&pid) else {
-                return;
-            };
             if process.threads.contains(&tid) {
                 continue;
             }
@@ -275,9 +271,14 @@ impl<S: Sampler, F: FnMut(u32) -> io::Result<Found>> Monitor<S, F> {
                     to.push(Event::Thread { pid, tid });
                 }
                 Err(lacking) if lacking.gone => {}
-                Err(lacking) => return self.lack(pid, &lacking, to),
+                Err(lacking) => {
+                    self.lack(pid, &lacking, to);
+                    break;
+                }
             }
         }
+        // Last, because a backend forgets a process with its last thread.
+        self.leave(ended, to);
     }
 
     fn forget(&mut self, pid: u32, to: &mut Vec<Event>) {

@@ -37,7 +37,7 @@ pub struct Region {
     pub offset: u64,
     /// The file, as the process sees it.
     pub path: String,
-    /// Why it is here.
+    /// The reason.
     pub why: Why,
 }
 
@@ -98,7 +98,7 @@ fn line(line: &str) -> Option<Mapped> {
     })
 }
 
-/// What the first bytes of a file say.
+/// The verdict of the first bytes of a file.
 #[must_use]
 pub fn by_header(head: &[u8]) -> Option<Why> {
     let found = HEADERS.iter().find(|(magic, _)| head.starts_with(*magic));

@@ -53,7 +53,10 @@ pub enum Exposure {
         arm: u64,
     },
     /// An access that was in progress at a tick of a clock: where and who, not how many.
-    Time,
+    Time {
+        /// The thread's time for which a tick stands, in nanoseconds.
+        period_ns: u64,
+    },
 }
 
 /// An access that was seen.
@@ -152,6 +155,28 @@ pub trait Sampler {
 
     /// Appends what was seen since the last call.
     fn drain(&mut self, to: &mut Vec<Sample>) -> Drained;
+}
+
+impl<S: Sampler + ?Sized> Sampler for Box<S> {
+    fn what(&self) -> Coverage {
+        (**self).what()
+    }
+
+    fn regions(&mut self, pid: u32, regions: &[Range<u64>]) -> io::Result<()> {
+        (**self).regions(pid, regions)
+    }
+
+    fn follow(&mut self, thread: Thread) -> Result<(), Lacking> {
+        (**self).follow(thread)
+    }
+
+    fn leave(&mut self, tid: Tid) {
+        (**self).leave(tid);
+    }
+
+    fn drain(&mut self, to: &mut Vec<Sample>) -> Drained {
+        (**self).drain(to)
+    }
 }
 
 /// The lack of a backend on this machine, and who can help.

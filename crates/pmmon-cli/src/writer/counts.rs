@@ -11,7 +11,7 @@ use serde::Serialize;
 /// Bytes of a thread's line: five numbers of 20 digits at most, and what stands between them.
 const LINE_BYTES: usize = 105;
 
-/// What a thread has done. 64 bits hold 500 years at 1 GB/s.
+/// The work that a thread has done. 64 bits hold 500 years at 1 GB/s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Counts {
     pub tid: u32,

@@ -31,7 +31,7 @@ SIGINT. After SIGKILL the file of --counts lacks at most the last 4,096 accesses
 
 Exit codes: 0 done or stopped by a signal, 1 failed, 2 wrong usage.")]
 pub struct Cli {
-    /// The file, which is made if need be. What it holds is overwritten
+    /// The file, which is made if need be. Its content is overwritten
     pub file: PathBuf,
     /// Bytes of the file that are used; threads have equal parts of them
     #[arg(long, value_name = "SIZE", default_value = "256M")]

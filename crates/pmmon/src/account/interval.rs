@@ -30,6 +30,22 @@ pub struct Figure {
     pub hits: u64,
 }
 
+impl Figure {
+    /// The figure of events that each stand for `each`, and come as Poisson's law has it.
+    #[must_use]
+    pub fn counted(count: u64, each: f64) -> Self {
+        let value = count as f64 * each;
+        let moments = Moments {
+            value,
+            variance: value * each,
+            weight: each,
+            hits: count,
+            ..Moments::default()
+        };
+        moments.figure()
+    }
+}
+
 /// An estimate before it gets its interval: those of strata and of threads can be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Moments {

@@ -91,8 +91,8 @@ impl Account {
         self.add_tagged(samples, drained, |_| None);
     }
 
-    /// As [`add`](Self::add), and counts the bytes of each sample under the tag that `tag` gives
-    /// it.
+    /// Adds as [`add`](Self::add) does, and counts each sample's bytes under the tag that `tag`
+    /// gives it.
     pub fn add_tagged(
         &mut self,
         samples: &[Sample],
@@ -115,7 +115,7 @@ impl Account {
                     let thread = self.threads.entry(sample.tid).or_default();
                     thread.add_independent(sample, probability, made_up, tag(sample));
                 }
-                Exposure::Probability(_) | Exposure::Time => {}
+                Exposure::Probability(_) | Exposure::Time { .. } => {}
             }
         }
         for &(tid, ran_ns) in &drained.ran {

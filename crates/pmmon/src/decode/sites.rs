@@ -66,16 +66,50 @@ impl Sites {
         now_ns: u64,
         read: impl FnMut(u64, &mut [u8]) -> bool,
     ) -> Option<Resolved> {
-        let fresh = FRESH_FOR.as_nanos() as u64;
-        let is_fresh = |site: &Site| now_ns.saturating_sub(site.found_ns) < fresh;
-        if !self.known.get(&hit.ip).is_some_and(is_fresh) {
-            if self.known.len() >= SITES_MAX {
-                self.known.clear();
-            }
-            self.known.insert(hit.ip, find(hit.ip, now_ns, read));
-        }
+        self.look(hit.ip, now_ns, read);
         let site = self.known.get(&hit.ip)?;
         choose(&mut self.decoder, site, hit)
+    }
+
+    /// The accesses to addresses that `is_wanted` takes, of the instruction at `ip`, or else of the
+    /// one that ends there: a clock's tick comes before the one or behind the other.
+    pub fn touching(
+        &mut self,
+        ip: u64,
+        registers: &Registers,
+        now_ns: u64,
+        read: impl FnMut(u64, &mut [u8]) -> bool,
+        is_wanted: impl Fn(u64) -> bool,
+    ) -> Option<Resolved> {
+        self.look(ip, now_ns, read);
+        let site = self.known.get(&ip)?;
+        let at = site.at.map(|instruction| (instruction, When::Before));
+        let ended = site.candidates.first();
+        let ended = ended.map(|ended| (ended.instruction, When::Behind));
+        for (instruction, when) in at.into_iter().chain(ended) {
+            let mut accesses = self.decoder.accesses_at(&instruction, registers, when);
+            accesses.retain(|memory| memory.address.is_some_and(&is_wanted));
+            if !accesses.is_empty() {
+                return Some(Resolved {
+                    ip: instruction.ip(),
+                    accesses,
+                });
+            }
+        }
+        None
+    }
+
+    /// Reads a site, unless it is known and fresh.
+    fn look(&mut self, ip: u64, now_ns: u64, read: impl FnMut(u64, &mut [u8]) -> bool) {
+        let fresh = FRESH_FOR.as_nanos() as u64;
+        let is_fresh = |site: &Site| now_ns.saturating_sub(site.found_ns) < fresh;
+        if self.known.get(&ip).is_some_and(is_fresh) {
+            return;
+        }
+        if self.known.len() >= SITES_MAX {
+            self.known.clear();
+        }
+        self.known.insert(ip, find(ip, now_ns, read));
     }
 }
 

@@ -1,0 +1,167 @@
+//! The command line of `pmmon`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// pmmon: which process and thread reads and writes mapped persistent memory, and how much.
+///
+/// Programs are not modified, and no PMU is needed. To try it without persistent memory:
+///
+///   pmm-writer /dev/shm/load --total 100G &
+///   pmmon top --as-pm /dev/shm/load --count 3
+#[derive(Debug, Parser)]
+#[command(name = "pmmon", version, verbatim_doc_comment, max_term_width = 100)]
+#[command(after_help = "\
+Persistent memory is what a process has mapped shared from a pool of pmfs, a heap of pmlib, a DAX device
+or a DAX file; --as-pm names others. Figures have intervals of 95 %.
+
+Exit codes: 0 done, 1 the work failed, 2 wrong usage, 77 nothing here can measure this.")]
+pub struct Cli {
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what processes read and write, in rounds. Figures are totals since it began
+    #[command(after_help = "\
+Examples:
+
+  pmmon top
+  pmmon top --pid 4242 --threads --interval 5
+  pmmon top --json --count 1 | jq '.processes[] | {pid, command, threads}'")]
+    Top(Top),
+    /// Record samples into a file, for `pmmon report`
+    #[command(after_help = "\
+Examples:
+
+  pmmon record --pid 4242 --seconds 20 -o load.pmmon
+  pmmon record -o load.pmmon -- program arguments
+
+Of a program that it starts, the exit code is the program's.")]
+    Record(Record),
+    /// Make the tables of a recording again, by process, thread, instruction, file or size
+    Report(Report),
+    /// Tell which backends work here, and what the others lack
+    #[command(after_help = "\
+Exit codes: 0 something works, 77 nothing does.")]
+    Doctor(Doctor),
+}
+
+/// Processes to look at, and how.
+#[derive(Clone, Debug, Args)]
+pub struct Look {
+    /// A process to look at, with those it starts; may be given several times. Without it, all
+    /// that have persistent memory mapped
+    #[arg(long, value_name = "PID")]
+    pub pid: Vec<u32>,
+    /// A file or folder that counts as persistent memory, as the process sees it; may be given
+    /// several times
+    #[arg(long, value_name = "PATH")]
+    pub as_pm: Vec<PathBuf>,
+    /// The way to measure
+    #[arg(long, value_enum, default_value = "auto")]
+    pub backend: Backend,
+    /// Measure loads too, each of which then costs the program as stores do
+    #[arg(long)]
+    pub reads: bool,
+}
+
+/// The way to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// The first of the others that works
+    Auto,
+    /// Hardware breakpoints on words that are drawn anew: bytes and accesses
+    Watch,
+    /// A clock: the part of a thread's time that accesses take, not how many there are
+    Clock,
+    /// A PMU's samples
+    Pebs,
+}
+
+/// `pmmon top`
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Processes
+    #[command(flatten)]
+    pub look: Look,
+    /// A line for each thread
+    #[arg(long)]
+    pub threads: bool,
+    /// Seconds of a round
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
+    pub interval: f64,
+    /// Rounds; without it, until the end of the processes or a signal, and one into a pipe
+    #[arg(long)]
+    pub count: Option<u64>,
+    /// Print JSON, a line a round
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmmon record`
+#[derive(Debug, Args)]
+pub struct Record {
+    /// Processes
+    #[command(flatten)]
+    pub look: Look,
+    /// The file of the recording; a file of this name is replaced
+    #[arg(long, short, value_name = "FILE", default_value = "pmmon.data")]
+    pub output: PathBuf,
+    /// Seconds after which it ends
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub seconds: Option<f64>,
+    /// A program to start and to look at
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with = "pid")]
+    pub program: Vec<OsString>,
+}
+
+/// `pmmon report`
+#[derive(Debug, Args)]
+pub struct Report {
+    /// A recording of `pmmon record`; `-` is stdin
+    pub file: PathBuf,
+    /// The lines
+    #[arg(long, value_enum, default_value = "process")]
+    pub by: Lines,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The lines of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Lines {
+    /// Processes
+    Process,
+    /// Threads
+    Thread,
+    /// Instructions
+    Site,
+    /// Files
+    File,
+    /// Sizes of accesses
+    Size,
+}
+
+/// `pmmon doctor`
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.01..=1e9).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("take 0.01 to 1000000000 seconds".to_owned())
+    }
+}

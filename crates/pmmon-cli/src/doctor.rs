@@ -1,0 +1,78 @@
+//! `pmmon doctor`: which backends work here.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use pm_cli::Failure;
+use pmmon_cli::commands::Doctor;
+use pmmon_sys::{ClockTicks, calibrate};
+use serde::Serialize;
+
+use crate::NOTHING;
+
+/// The description of the CPU's own counters, which virtual machines mostly lack.
+const PMU: &str = "/sys/bus/event_source/devices/cpu";
+
+#[derive(Serialize)]
+struct Finding {
+    backend: &'static str,
+    works: bool,
+    says: String,
+    remedy: Option<&'static str>,
+}
+
+pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode, Failure> {
+    let findings = [watch(), clock(), pebs()];
+    pm_cli::print(arguments.json, &findings, |findings| {
+        let line = |finding: &Finding| {
+            let works = if finding.works { "works" } else { "lacks" };
+            let remedy = finding.remedy.map_or(String::new(), |it| format!("; {it}"));
+            format!("{:<6} {works}  {}{remedy}", finding.backend, finding.says)
+        };
+        findings.iter().map(line).collect::<Vec<_>>().join("\n")
+    })?;
+    let works = findings.iter().any(|finding| finding.works);
+    Ok(ExitCode::from(if works { 0 } else { NOTHING }))
+}
+
+fn watch() -> Finding {
+    finding(
+        "watch",
+        calibrate().map(|cost| format!("bytes and accesses; a trap costs {:.1} us", cost / 1e3)),
+        "let no debugger hold the debug registers, and see /proc/sys/kernel/perf_event_paranoid",
+    )
+}
+
+fn clock() -> Finding {
+    finding(
+        "clock",
+        ClockTicks::probe().map(|()| "times of threads within accesses".to_owned()),
+        "see /proc/sys/kernel/perf_event_paranoid, and let no seccomp refuse perf_event_open",
+    )
+}
+
+fn pebs() -> Finding {
+    let says = match Path::new(PMU).exists() {
+        true => "this version does not read the PMU's samples",
+        false => "no PMU on this machine, and this version does not read one",
+    };
+    let error = std::io::Error::other(says);
+    finding("pebs", Err(error), "take watch")
+}
+
+fn finding(backend: &'static str, probe: std::io::Result<String>, remedy: &'static str) -> Finding {
+    match probe {
+        Ok(says) => Finding {
+            backend,
+            works: true,
+            says,
+            remedy: None,
+        },
+        Err(error) => Finding {
+            backend,
+            works: false,
+            says: error.to_string(),
+            remedy: Some(remedy),
+        },
+    }
+}

@@ -1,0 +1,40 @@
+//! `pmmon top`.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use pm_cli::Failure;
+use pmmon::Ledger;
+use pmmon::ledger::By;
+use pmmon_cli::commands::Top;
+
+use crate::rows::round;
+use crate::session::Session;
+
+pub(crate) fn run(arguments: &Top) -> Result<ExitCode, Failure> {
+    let mut session = Session::open(&arguments.look)?;
+    let mut ledger = Ledger::new(By::Thread);
+    let is_watched = std::io::stdout().is_terminal();
+    let rounds = arguments.count.unwrap_or(match is_watched {
+        true => u64::MAX,
+        false => 1,
+    });
+    for _ in 0..rounds {
+        let mut take = |events: Vec<_>| {
+            events.iter().for_each(|event| ledger.take(event));
+            Ok(())
+        };
+        let goes_on = session.run(Duration::from_secs_f64(arguments.interval), &mut take)?;
+        if !goes_on {
+            take(session.end())?;
+        }
+        pm_cli::print(arguments.json, &round(&ledger), |round| {
+            round.text(arguments.threads)
+        })?;
+        if !goes_on {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

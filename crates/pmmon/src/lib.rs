@@ -12,6 +12,7 @@
 pub mod account;
 pub mod decode;
 pub mod event;
+pub mod group;
 pub mod ledger;
 pub mod monitor;
 pub mod planted;

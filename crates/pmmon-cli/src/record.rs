@@ -41,9 +41,12 @@ pub(crate) fn run(arguments: &Record) -> Result<ExitCode, Failure> {
                 counts.1 += drained.lost;
             }
         }
-        recording::write(&events, &mut file).map_err(|error| {
-            Failure::new(format!("{path}: {error}"), "make space for the recording")
-        })
+        // A recording that is killed keeps what was told.
+        recording::write(&events, &mut file)
+            .and_then(|()| file.flush())
+            .map_err(|error| {
+                Failure::new(format!("{path}: {error}"), "make space for the recording")
+            })
     };
     let mut left = arguments.seconds.map_or(FOREVER, Duration::from_secs_f64);
     let mut status = None;

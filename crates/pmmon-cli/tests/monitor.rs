@@ -243,7 +243,7 @@ fn top_shows_a_round() {
         let rows = round["processes"].as_array().unwrap();
         let row = rows
             .iter()
-            .find(|row| row["pid"].to_string() == pid)
+            .find(|row| row["pid"] == load.child.id())
             .unwrap();
         assert!(number(&row["written"]["bytes"]) > 0.0, "{row}");
         let told = round["not_seen"].to_string();

@@ -14,6 +14,9 @@ const TASKS_EVERY: Duration = Duration::from_millis(10);
 /// How often mappings, and with [`Wanted::All`] processes, are looked for.
 const REGIONS_EVERY: Duration = Duration::from_millis(250);
 
+/// For this time a process without persistent memory is looked at as often as its tasks are.
+const YOUNG: Duration = Duration::from_secs(2);
+
 /// The processes to look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
@@ -47,6 +50,8 @@ struct Process {
     threads: BTreeSet<Tid>,
     found: Found,
     is_told: bool,
+    /// When this image was first seen: a young one maps its files soon.
+    image_at: Instant,
 }
 
 impl<S: Sampler, F: FnMut(u32) -> io::Result<Found>> Monitor<S, F> {
@@ -175,6 +180,7 @@ impl<S: Sampler, F: FnMut(u32) -> io::Result<Found>> Monitor<S, F> {
             threads: BTreeSet::new(),
             found: Found::default(),
             is_told: false,
+            image_at: Instant::now(),
         };
         self.processes.insert(pid, process);
         if matches!(self.wanted, Wanted::Pids(_)) {
@@ -211,14 +217,16 @@ impl<S: Sampler, F: FnMut(u32) -> io::Result<Found>> Monitor<S, F> {
             return;
         };
         let is_new = now.image != process.image;
+        let is_young = process.image_at.elapsed() < YOUNG && process.found.0.is_empty();
         if is_new {
             // Exec: the kernel has removed the words of the old image.
             process.image = now.image;
+            process.image_at = Instant::now();
             process.found = Found::default();
             let threads = std::mem::take(&mut process.threads);
             self.leave(threads, to);
         }
-        if regions || is_new {
+        if regions || is_new || is_young && matches!(self.wanted, Wanted::Pids(_)) {
             self.map(pid, to);
         }
         self.follow(pid, to);

@@ -391,8 +391,8 @@ pub unsafe extern "C" fn pmemkv_config_put_oid(config: *mut Config, oid: *mut c_
 type Compare =
     unsafe extern "C" fn(*const c_char, usize, *const c_char, usize, *mut c_void) -> c_int;
 
-/// `pmemkv_comparator`: an order of keys. A sorted engine has the order of bytes alone, and can't be
-/// opened with one. Others pass it over, as the original's unsorted engines do.
+/// `pmemkv_comparator`: an order of keys. A sorted engine has the order of bytes alone, and can't
+/// be opened with one. Others pass it over, as the original's unsorted engines do.
 pub struct Comparator {
     _compare: Compare,
     _name: CString,

@@ -195,8 +195,8 @@ pub struct Check {
 /// `pmep figures`
 #[derive(Args)]
 pub struct Figures {
-    /// Measured points: a CSV file with the key columns and `value` [default: the file that PMEP_DATA
-    /// names]
+    /// Measured points: a CSV file with the key columns and `value` [default: the file that
+    /// PMEP_DATA names]
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
     /// The device: a name of `pmep devices`, or a file that ends in .toml

@@ -32,7 +32,7 @@ struct Report {
 #[derive(Serialize)]
 struct Call {
     call: &'static str,
-    /// Of one key.
+    /// Time of a call on one key.
     ns: f64,
     per_second: f64,
 }

@@ -178,8 +178,8 @@ impl Db {
         py.detach(|| engine.store().purge_expired()).map_err(told)
     }
 
-    /// Makes several changes, all of them or none: pairs of a key and its value, or None to take the
-    /// key away if it is there. The last one of several changes of one key counts.
+    /// Makes several changes, all of them or none: pairs of a key and its value, or None to take
+    /// the key away if it is there. The last one of several changes of one key counts.
     fn batch(&self, py: Python<'_>, changes: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> PyResult<()> {
         let engine = self.engine()?;
         let each = changes.iter().map(|(key, value)| match value {
@@ -276,8 +276,8 @@ impl Walk {
 }
 
 /// Opens the engine of this name in the heap in a file; both are made, if they are missing. `size`
-/// is the first size of a heap that is made, bytes. `kind` is "hash" or "tree", whose keys are in the
-/// order of their bytes.
+/// is the first size of a heap that is made, bytes. `kind` is "hash" or "tree", whose keys are in
+/// the order of their bytes.
 #[pyfunction]
 #[pyo3(signature = (path, name="kv", size=SIZE, kind="hash"))]
 fn open(path: PathBuf, name: &str, size: u64, kind: &str) -> PyResult<Db> {

@@ -79,7 +79,7 @@ impl Pool {
 #[derive(Debug)]
 pub(crate) struct Pools {
     shares: Box<[Mutex<[Pool; RECORD_CLASSES]>]>,
-    /// Of each share and class the chunk from which a place was taken last, above the word of its
+    /// The chunk from which a place was taken last, for each share and class, above the word of its
     /// byte; 0: none.
     near: Box<[[AtomicU64; RECORD_CLASSES]]>,
 }

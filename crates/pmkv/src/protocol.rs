@@ -1,14 +1,14 @@
-//! The steps by which a place is taken without its chunk's lock, on memory as a trait, so that `yat`
-//! tries these very steps in every order that a memory model allows
+//! The steps by which a place is taken without its chunk's lock, on memory as a trait, so that
+//! `yat` tries these very steps in every order that a memory model allows
 //! (`crates/yat/tests/kv_protocol.rs`).
 //!
 //! - A word has a byte for each of eight places: taken, or free, above the instance of the last
 //!   record there.
-//! - Whoever gives a chunk back takes all of its places, then each index chunk's lock once, and then
-//!   lets the heap have the chunk, whose words may be anything from there on.
-//! - Whoever takes a place holds an index chunk's lock, and reads the word before the chunk is seen
-//!   to be the engine's. So the word was read before the chunk was given back, or after that lock
-//!   was waited for; and the CAS finds a place that was taken meanwhile.
+//! - A process that gives a chunk back takes all of its places, then each index chunk's lock once,
+//!   and then lets the heap have the chunk, whose words may be anything from there on.
+//! - A process that takes a place holds an index chunk's lock, and reads the word before the chunk
+//!   is seen to be the engine's. So the word was read before the chunk was given back, or after
+//!   that lock was waited for; and the CAS finds a place that was taken meanwhile.
 
 use pmlib::protocol::Words;
 

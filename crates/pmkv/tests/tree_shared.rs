@@ -149,8 +149,8 @@ fn joins(heap: &Heap, is_over: &AtomicBool) {
 }
 
 /// Goal: threads of two attachments of one file put, delete, read and walk at once, through splits
-/// of leaves and of chunks and joins of leaves: no reader sees a key go back, and each walk comes to
-/// all keys that are there throughout, once and in order. Method: some keys are put before, and
+/// of leaves and of chunks and joins of leaves: no reader sees a key go back, and each walk comes
+/// to all keys that are there throughout, once and in order. Method: some keys are put before, and
 /// stay; each writer puts keys of its own between these, whose values count up.
 #[test]
 fn several_write_read_and_walk_at_once() {

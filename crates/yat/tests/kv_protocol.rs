@@ -9,7 +9,7 @@ use pmkv::protocol::take_free;
 use pmlib::protocol::Words;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Whose the chunk is: 1, the engine's.
+/// The owner of the chunk: 1, the engine.
 const OWNER: u64 = 0;
 /// The word of the chunk's places, of which there is one.
 const PLACES: u64 = 8;

@@ -143,7 +143,8 @@ fn grid(svg: &mut String, panel: &Panel, (across, up): (&Axis, &Axis)) {
 mod tests {
     use super::*;
 
-    /// Goal: places lie within the chart, and lead back to their values. Method: axes of both kinds.
+    /// Goal: places lie within the chart, and lead back to their values. Method: axes of both
+    /// kinds.
     #[test]
     fn places_are_those_of_values() {
         for values in [

@@ -120,6 +120,15 @@ impl Pmem {
         store_fence();
     }
 
+    /// Orders non-temporal stores of this thread that wait for a fence before its later stores, as
+    /// a locked instruction does: for the release of a lock by a plain store. This is no barrier.
+    #[inline]
+    pub fn order_streamed(&self) {
+        if counters::is_streaming() {
+            store_fence();
+        }
+    }
+
     /// Notes a range for the msync of the next fence.
     #[inline(always)]
     pub(crate) fn note_dirty(&self, off: u64, len: u64) {

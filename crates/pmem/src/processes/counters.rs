@@ -79,6 +79,12 @@ pub(crate) fn fenced() -> bool {
     })
 }
 
+/// Whether non-temporal stores wait for a fence.
+#[inline(always)]
+pub(crate) fn is_streaming() -> bool {
+    thread::with(|c| c.nt_pending.get() != 0)
+}
+
 #[inline(always)]
 pub(crate) fn opened() {
     thread::with(|c| add(&c.windows, 1));
@@ -101,4 +107,22 @@ pub fn snapshot() -> Counters {
         logged_bytes: c.logged_bytes.get(),
         windows: c.windows.get(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_streaming;
+    use crate::Pmem;
+
+    /// Goal: a lock's release by a store sees stores past the caches that no fence has followed.
+    #[test]
+    fn streamed_stores_wait_for_a_fence() {
+        let mem = Pmem::private(4096);
+        assert!(!is_streaming());
+        mem.write_nt(0, &[1; 64]).unwrap();
+        mem.order_streamed();
+        assert!(is_streaming());
+        mem.fence();
+        assert!(!is_streaming());
+    }
 }

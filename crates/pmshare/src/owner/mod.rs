@@ -178,6 +178,8 @@ pub fn release<S: Shared>(share: &Share<S>, off: u64) {
 #[inline]
 #[cfg_attr(feature = "record", track_caller)]
 pub fn release_by_store<S: Shared>(share: &Share<S>, off: u64) {
+    // A call that failed has not waited: the next holder's stores would come before these.
+    share.mem().order_streamed();
     protocol::release_by_store(&Place { share, off });
 }
 

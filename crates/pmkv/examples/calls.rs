@@ -1,12 +1,41 @@
 //! Calls of one kind in a row, for a count of instructions: `tests/kv-cost.sh` runs it.
 //!
-//! `calls OPERATION COUNT`; the operations are those of the match below.
+//! `calls OPERATION COUNT`; the operations are those of the match below, of a hash; `tree-` before
+//! one has it be a tree's.
 
-use pmkv::Hash;
+use pmkv::{Hash, Tree};
 use pmlib::{Heap, Options};
 
 /// Keys that are there.
 const KEYS: u64 = 20_000;
+
+fn key(nth: u64) -> [u8; 16] {
+    let mut key = [7; 16];
+    key[..8].copy_from_slice(&nth.to_le_bytes());
+    key
+}
+
+/// Fills an engine, does the calls, and answers it; a macro, so that both are called directly.
+macro_rules! calls {
+    ($kind:ident, $heap:expr, $operation:expr, $count:expr) => {{
+        let kv = $kind::open($heap, "kv")?;
+        for nth in 0..KEYS {
+            kv.put(&key(nth), &[1; 64])?;
+        }
+        let mut value = Vec::with_capacity(64);
+        for nth in 0..$count.min(KEYS) {
+            match $operation {
+                "put-new" => kv.put(&key(KEYS + nth), &[2; 64])?,
+                "put-over" => kv.put(&key(nth), &[2; 64])?,
+                "get" => assert!(kv.get_into(&key(nth), &mut value)?),
+                "get-missing" => assert!(!kv.get_into(&key(KEYS + nth), &mut value)?),
+                "delete" => assert!(kv.delete(&key(nth))?),
+                _ => {}
+            }
+        }
+        kv
+    }};
+}
 
 fn main() -> Result<(), pmkv::Error> {
     let mut arguments = std::env::args().skip(1);
@@ -17,24 +46,19 @@ fn main() -> Result<(), pmkv::Error> {
         ..Options::default()
     };
     let heap = Heap::private(64 << 20, &options)?;
-    let hash = Hash::open(&heap, "kv")?;
-    let key = |nth: u64| {
-        let mut key = [7; 16];
-        key[..8].copy_from_slice(&nth.to_le_bytes());
-        key
-    };
-    for nth in 0..KEYS {
-        hash.put(&key(nth), &[1; 64])?;
-    }
-    let mut value = Vec::with_capacity(64);
-    for nth in 0..count.min(KEYS) {
-        match operation.as_str() {
-            "put-new" => hash.put(&key(KEYS + nth), &[2; 64])?,
-            "put-over" => hash.put(&key(nth), &[2; 64])?,
-            "get" => assert!(hash.get_into(&key(nth), &mut value)?),
-            "get-missing" => assert!(!hash.get_into(&key(KEYS + nth), &mut value)?),
-            "delete" => assert!(hash.delete(&key(nth))?),
-            _ => {}
+    match operation.strip_prefix("tree-") {
+        None => {
+            calls!(Hash, &heap, operation.as_str(), count);
+        }
+        Some(operation) => {
+            let tree = calls!(Tree, &heap, operation, count);
+            if operation == "scan-100" {
+                for nth in 0..count {
+                    let entries = tree.range(key(nth * 97 % KEYS)..).take(100);
+                    let all: u64 = entries.map(|entry| entry.map_or(0, |_| 1)).sum();
+                    assert!(all > 0);
+                }
+            }
         }
     }
     Ok(())

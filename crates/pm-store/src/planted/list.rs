@@ -303,6 +303,9 @@ bugs! {
     OneCall "bug-inode-unflushed", "NOVA: missing flush of an inode",
         "a new inode is not written back",
         Sites(&[flush("inode_table.rs", "", "range.words(0, &new.words(")]);
+    Sequence "bug-tmpfile-unfenced", "a file without a name: barrier before it is handed on",
+        "another thread links an inode that is not durable",
+        Sites(&[fence("create.rs", "tmpfile", "fresh.barrier()")]);
     OneCall "bug-long-name-unflushed", "NOVA: long names unreadable after a crash",
         "only the first line of a name is written back",
         Sites(&[flush("dir/bucket.rs", "", "range.words(0, encoded.words())").by(FirstLine)]);

@@ -270,8 +270,8 @@ impl Pool {
         fresh
             .range(InodeRaw::links.of(off), 8)
             .words(0, &[u64::from(LINKABLE) << 32]);
-        // Nothing durable ever refers to it, but the next barrier may as well cover it.
-        fresh.until_seal();
+        // Another thread may link it, whose barrier does not cover what this one flushed.
+        let _ = fresh.barrier();
         self.open_add(Thing::Inode(ino))?;
         lane.clear_intents();
         Ok(self.attr_of(&made(self, ino)?))

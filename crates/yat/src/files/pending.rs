@@ -9,7 +9,7 @@ use super::call::{Call, parse};
 
 const BEGINNINGS: [&str; 2] = ["mkdir A", "mkdir B"];
 
-const CALLS: [&str; 15] = [
+const CALLS: [&str; 17] = [
     // Bytes over bytes.
     "create foo; write foo 0 200; write foo 8 24; write foo 16 24; write foo 0 40",
     "create foo; write foo 0 200; write foo 8 24; write foo 8 8; write foo 13 21; write foo 16 24",
@@ -27,6 +27,9 @@ const CALLS: [&str; 15] = [
     // Numbers that are given out again.
     "create foo; unlink foo; create bar; unlink bar; mkdir C; rmdir C; create foo",
     "create foo; create bar; rename foo bar; create foo; unlink bar; tmpfile A",
+    // A first name that another lane gives.
+    "tmpfile /; link #0 foo",
+    "tmpfile /; chown #0 7; link #0 foo",
     // Names and attributes.
     "create foo; link foo bar; chmod foo 384; rename foo baz; unlink bar; append baz 8",
     "create foo; setxattr foo 10; chmod foo 384; chown foo 7; utimens foo; write foo 0 5; removexattr foo",

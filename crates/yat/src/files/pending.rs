@@ -9,7 +9,7 @@ use super::call::{Call, parse};
 
 const BEGINNINGS: [&str; 2] = ["mkdir A", "mkdir B"];
 
-const CALLS: [&str; 17] = [
+const CALLS: [&str; 18] = [
     // Bytes over bytes.
     "create foo; write foo 0 200; write foo 8 24; write foo 16 24; write foo 0 40",
     "create foo; write foo 0 200; write foo 8 24; write foo 8 8; write foo 13 21; write foo 16 24",
@@ -30,6 +30,8 @@ const CALLS: [&str; 17] = [
     // A first name that another lane gives.
     "tmpfile /; link #0 foo",
     "tmpfile /; chown #0 7; link #0 foo",
+    // Times that an overwrite has stored unflushed, beside a flag that a log has.
+    "create foo; write foo 0 1; utimens foo; fallocate foo 3 0 1; unlink foo",
     // Names and attributes.
     "create foo; link foo bar; chmod foo 384; rename foo baz; unlink bar; append baz 8",
     "create foo; setxattr foo 10; chmod foo 384; chown foo 7; utimens foo; write foo 0 5; removexattr foo",

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::group::{LOOKS, Located};
 use crate::record::{self, Seen};
 use crate::slot::Slot;
+use pmlib_format::kv::STATE_LIVE;
 
 /// A key of a leaf, and its slot.
 struct Entry {
@@ -134,7 +135,11 @@ impl<'h> Tree<'h> {
             let before = mem.load_cached(at);
             let entries = self.entries(&leaf)?;
             mem.acquire();
-            if before & 1 == 0 && mem.load_cached(at) == before && ByKey::is_still(self, &leaf) {
+            if let Some(entries) = entries
+                && before & 1 == 0
+                && mem.load_cached(at) == before
+                && ByKey::is_still(self, &leaf)
+            {
                 return Ok(Read {
                     entries,
                     start,
@@ -146,6 +151,8 @@ impl<'h> Tree<'h> {
         let _window = mem.window();
         let (group, (leaf, start, end)) = self.lock_leaf(seek, range)?;
         let entries = self.entries(&leaf)?;
+        let entries =
+            entries.ok_or_else(|| self.damaged("a leaf that its lock keeps", leaf.start))?;
         drop(group);
         Ok(Read {
             entries,
@@ -154,8 +161,9 @@ impl<'h> Tree<'h> {
         })
     }
 
-    /// The keys of a leaf in order, and its damaged records before them.
-    fn entries(&self, leaf: &Located<Way>) -> Result<Vec<Result<Entry>>> {
+    /// The keys of a leaf in order, and its damaged records before them. `None`: a record whose key
+    /// can't be read was another one by then, as its slot tells.
+    fn entries(&self, leaf: &Located<Way>) -> Result<Option<Vec<Result<Entry>>>> {
         let mem = self.ground.mem();
         let mut slots = Vec::with_capacity(64);
         for line in 1..=self.cut.lines() {
@@ -175,9 +183,17 @@ impl<'h> Tree<'h> {
                     key,
                     leaf: *leaf,
                     at,
-                    slot: slot.with_state(pmlib_format::kv::STATE_LIVE),
+                    slot: slot.with_state(STATE_LIVE),
                 }),
-                None => corrupt(slot.place()),
+                None => {
+                    // A delete leaves the sequence as it is, and its place is used again at once.
+                    mem.acquire();
+                    let now = Slot(mem.load_cached(at)).with_state(STATE_LIVE);
+                    if now != slot.with_state(STATE_LIVE) {
+                        return Ok(None);
+                    }
+                    corrupt(slot.place())
+                }
             });
         }
         let key = |entry: &Result<Entry>| entry.as_ref().ok().map(|entry| entry.key.clone());
@@ -185,7 +201,7 @@ impl<'h> Tree<'h> {
             (Ok(one), Ok(other)) => one.key.cmp(&other.key),
             _ => key(one).cmp(&key(other)),
         });
-        Ok(entries)
+        Ok(Some(entries))
     }
 
     /// The value of a key that was read a while ago; `None`: it is gone.

@@ -3,7 +3,7 @@
 //! `pmm-writer` on a file, and `pmmon` beside it.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -38,14 +38,24 @@ impl Load {
     /// Begins, and waits for the end: its counts.
     fn run(mut self) -> Value {
         self.go();
-        let out = self.child.wait_with_output().unwrap();
-        let text = String::from_utf8(out.stdout).unwrap();
+        let mut text = String::new();
+        let mut stdout = self.child.stdout.take().unwrap();
+        stdout.read_to_string(&mut text).unwrap();
+        self.child.wait().unwrap();
         serde_json::from_str(text.lines().last().unwrap()).unwrap()
     }
 
     fn go(&mut self) {
         let mut stdin = self.child.stdin.take().unwrap();
         stdin.write_all(b"\n").unwrap();
+    }
+}
+
+impl Drop for Load {
+    /// A test that fails leaves no load behind.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -229,6 +239,8 @@ fn top_shows_a_round() {
         "--size", "2M", "--total", "64G", "--access", "8", "--rate", "64M",
     ]);
     load.go();
+    // The kernel tells the start of a process in steps of 10 ms; the load's is to be the earlier.
+    std::thread::sleep(std::time::Duration::from_millis(30));
     let pid = load.child.id().to_string();
     let file = load.file();
     let file = file.to_str().unwrap();

@@ -18,7 +18,8 @@ fn every_image_of_an_engine_is_recovered() {
 
 #[test]
 fn recoveries_of_an_engine_may_be_crashed_twice() {
-    let counts = explore_part(&keyed_recovered(), 2, ONE_IN);
+    // One of these takes minutes.
+    let counts = explore_part(&keyed_recovered(), 2, 2 * ONE_IN);
     assert_eq!(counts.sampled, 0);
     assert!(counts.nested > 0);
 }

@@ -36,7 +36,7 @@ deb: build ## A Debian package: target/debian/pmfs_*.deb
 demo: bootstrap build ## See it work: git and SQLite on a pool, a daemon killed, nothing lost
 	@bash tests/demo.sh
 
-test: ## Everything that must hold, in less than 20 minutes
+test: ## Everything that must hold: half an hour on two cores
 	@bash tests/run.sh
 
 check-long: bootstrap ## The long campaigns: ten million model operations, 300 kills, all crash states

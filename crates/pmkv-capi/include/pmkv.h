@@ -150,8 +150,11 @@ struct pmheap_options {
     uint32_t is_private;
     /* Not 0: open a heap that was in use by another name, whose last user is known to be gone. */
     uint32_t adopt;
+    /* Milliseconds for which a process that attaches or leaves is waited for before the answer is
+     * PMHEAP_E_BUSY; 0: 60 s, and 10 s of a heap that is only read. It ends no other wait. */
+    uint32_t wait_ms;
     /* Have to be 0. */
-    uint32_t reserved[7];
+    uint32_t reserved[6];
 };
 
 /* How full a heap is. */

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pmem::{Durability, MapOptions};
 use pmlib::{Error, Heap, Options};
@@ -54,7 +55,8 @@ pub struct OptionsRaw {
     read_only: u32,
     is_private: u32,
     adopt: u32,
-    reserved: [u32; 7],
+    wait_ms: u32,
+    reserved: [u32; 6],
 }
 
 /// `struct pmheap_stat`.
@@ -86,7 +88,7 @@ const _: () = assert!(size_of::<CensusRaw>() == 72);
 
 impl OptionsRaw {
     fn options(&self) -> Answer<Options> {
-        if self.reserved != [0; 7] {
+        if self.reserved != [0; 6] {
             return wrong("a reserved word of the options is not 0");
         }
         Ok(Options {
@@ -98,6 +100,7 @@ impl OptionsRaw {
             processes: self.processes,
             max: self.max,
             adopt: self.adopt != 0,
+            wait: Duration::from_millis(self.wait_ms.into()),
             ..Options::default()
         })
     }

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static char place[4000], path[4100], other[4100];
@@ -320,6 +321,33 @@ static void files(void)
     unlink(other);
 }
 
+/* A process that attaches and never ends is waited for as long as the options say. */
+static void an_entrance_that_is_held(void)
+{
+    int file = open(path, O_RDWR);
+    struct flock lock;
+    memset(&lock, 0, sizeof lock);
+    lock.l_type = F_WRLCK;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = (off_t)1 << 62;
+    lock.l_len = 1;
+    IS(fcntl(file, F_OFD_SETLK, &lock) == 0);
+    struct pmheap_options options;
+    memset(&options, 0, sizeof options);
+    options.wait_ms = 200;
+    struct timespec began, ended;
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    FAILS(PMHEAP_E_BUSY, pmheap_open(path, &options));
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    long waited = (ended.tv_sec - began.tv_sec) * 1000;
+    waited += (ended.tv_nsec - began.tv_nsec) / 1000000;
+    IS(waited >= 200 && waited < 30000);
+    close(file);
+    pmheap_t *heap = pmheap_open(path, &options);
+    IS(heap != NULL);
+    OK(pmheap_close(heap));
+}
+
 /* Other processes. */
 static void processes(void)
 {
@@ -428,6 +456,7 @@ static void processes(void)
     IS(fcntl(file, F_OFD_SETLK, &lock) == 0);
     FAILS(PMHEAP_E_BUSY, pmheap_open(path, NULL));
     close(file);
+    an_entrance_that_is_held();
 }
 
 struct beside {

@@ -157,6 +157,27 @@ impl Content {
     }
 }
 
+/// Operations of a round: those of its group, or as many as are asked for. Each object is freed
+/// before any is made again, so that there are as many of these as objects at most.
+///
+/// # Errors
+/// More are asked for than there are objects.
+fn count_of(group: &Group, options: &Options) -> anyhow::Result<u64> {
+    let most = match group.changes {
+        Some(_) => u64::MAX,
+        None => (options.mib << 20) / LINE,
+    };
+    let Some(count) = options.count else {
+        return Ok(group.count.min(most));
+    };
+    ensure!(
+        count <= most,
+        "--count {count} is more than the {most} objects that --mib {} makes: make --mib greater",
+        options.mib
+    );
+    Ok(count)
+}
+
 fn measured(one: &mut dyn Candidate, group: &Group, count: u64) -> anyhow::Result<Vec<f64>> {
     Ok(match group.changes {
         None => one.churn(count)?.into(),
@@ -244,12 +265,12 @@ fn measure(
     wants: impl Fn(&&str) -> bool,
 ) -> anyhow::Result<()> {
     let mut figures = vec![vec![Figures::default(); group.names.len()]; all.len()];
+    let count = count_of(group, options)?;
     // The first rounds warm up: all of a pool's pages are mapped, and its chunks are known.
     let warming = 2;
     for round in 0..report.rounds + warming {
         for turn in 0..all.len() {
             let at = (round + turn) % all.len();
-            let count = options.count.unwrap_or(group.count);
             let taken = measured(&mut *all[at].1, group, count)?;
             if round < warming {
                 continue;
@@ -324,6 +345,34 @@ mod tests {
                 assert!(one.churn(50).unwrap().iter().all(|&ns| ns > 0.0));
             }
         }
+    }
+
+    /// Goal: no object is freed twice in a round, in an area of any size. Method: as many operations
+    /// as a round has, in the smallest area, by the heap, which knows what there is.
+    #[test]
+    fn a_round_frees_no_more_objects_than_there_are() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let options = |count| Options {
+            mib: 1,
+            candidate: None,
+            operation: None,
+            count,
+            dir: None,
+        };
+        let churn = GROUPS.iter().find(|group| group.changes.is_none()).unwrap();
+        let count = count_of(churn, &options(None)).unwrap();
+        let mut ours = Ours::new(dir.path(), 1).unwrap();
+        for _ in 0..2 {
+            measured(&mut ours, churn, count).unwrap();
+        }
+        let asked = count_of(churn, &options(Some(count + 1)));
+        let said = asked.unwrap_err().to_string();
+        assert!(said.contains("16385") && said.contains("16384"), "{said}");
+        assert_eq!(count_of(churn, &options(Some(count))).unwrap(), 16384);
+        assert_eq!(
+            count_of(&GROUPS[0], &options(Some(1 << 20))).unwrap(),
+            1 << 20
+        );
     }
 
     #[test]

@@ -14,7 +14,13 @@ place=$(mktemp -d /dev/shm/pmkv-python.XXXXXX) || exit 1
 trap 'rm -rf "$place"' EXIT
 mkdir "$place/data"
 cp "$target/debug/libpmkv_python.so" "$place/pmkv.abi3.so" || exit 1
+failed=0
 if ! PYTHONPATH=$place python3 crates/pmkv-python/tests/calls.py "$place/data"; then
     echo "FAIL Python, every method"
-    exit 1
+    failed=1
 fi
+if ! PYTHONPATH=$place python3 crates/pmkv-python/tests/processes.py "$place/data"; then
+    echo "FAIL Python, fork and multiprocessing"
+    failed=1
+fi
+exit "$failed"

@@ -35,10 +35,10 @@ impl Seen {
     /// Whether a chunk is listed for certain. A thread that takes it from the list looks for room
     /// in it after that, and finds what was freed before this call.
     ///
-    /// The caller stored the freed bits and then opened the chunk's lock: that `xchg` is the full
-    /// barrier between those stores and this load, as the one of [`Seen::hide`] is on the other
-    /// side. Listed room is a hint: what a list has lost is found by the look at the whole heap
-    /// before it is full (`Tx::make_room`).
+    /// The caller had the chunk's lock when it stored the freed bits. A thread that takes the chunk
+    /// hides it before it locks the chunk: either it finds those bits, or this call, which follows
+    /// the caller's locking, finds it hidden. Listed room is a hint: what a list has lost is found
+    /// by the look at the whole heap before it is full (`Tx::make_room`).
     #[inline]
     pub fn has(&self, chunk: u64) -> bool {
         self.word(chunk)

@@ -53,7 +53,8 @@ impl Heap {
     /// Those of [`Heap::tx`].
     pub fn free_chunks(&self) -> Result<u64> {
         let before = self.stats()?.free_bytes;
-        let mut tx = Tx::begin(self.core())?;
+        let mut tx = Tx::on(self.core(), None);
+        tx.start()?;
         tx.make_room()?;
         tx.commit()?;
         Ok(self.stats()?.free_bytes.saturating_sub(before))

@@ -262,7 +262,9 @@ impl Heap {
         &self,
         body: impl FnOnce(&mut Tx<'_>) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
-        let mut tx = Tx::begin(&self.core)?;
+        // It stays where it is: to move what was just stored costs as much as a miss of the cache.
+        let mut tx = Tx::on(&self.core, None);
+        tx.start()?;
         let value = body(&mut tx)?;
         tx.commit()?;
         Ok(value)
@@ -277,8 +279,8 @@ impl Heap {
     pub fn begin_on(&self, lane: usize) -> Tx<'_> {
         self.core.writable().expect("a heap that may be written");
         let _window = self.core.mem.window();
-        let lane = self.core.try_lease(lane as u32).expect("a free lane");
-        Tx::on(&self.core, Some(lane))
+        let lane = self.core.try_lease(lane as u32, &mut None);
+        Tx::on(&self.core, Some(lane.expect("a free lane")))
     }
 
     /// Ends such a transaction.
@@ -286,7 +288,7 @@ impl Heap {
     /// # Errors
     /// Those of [`Heap::tx`].
     #[doc(hidden)]
-    pub fn commit(&self, tx: Tx<'_>) -> Result<()> {
+    pub fn commit(&self, mut tx: Tx<'_>) -> Result<()> {
         tx.commit()
     }
 

@@ -30,7 +30,6 @@
 
 mod closing;
 
-use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
@@ -61,6 +60,8 @@ const WORDS_A_LINE: usize = (LINE_BYTES / WORD_BYTES) as usize;
 #[derive(Debug, Default)]
 pub(crate) struct Lane {
     index: u32,
+    /// The heap that it is of, by its id.
+    heap: u64,
     /// Where its ring is.
     ring: std::ops::Range<u64>,
     /// Its words that others look at.
@@ -84,6 +85,11 @@ pub(crate) struct Lane {
 impl Lane {
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    /// The id of the heap that it is of, or was last.
+    pub fn heap(&self) -> u64 {
+        self.heap
     }
 
     /// The lane among those who have chunks.
@@ -110,10 +116,9 @@ impl Lane {
     }
 }
 
-thread_local! {
-    /// A lane that is none now, for its buffers.
-    static SPARE: Cell<Option<Box<Lane>>> = const { Cell::new(None) };
-}
+/// A lane that is none now, for its buffers: the next one of its thread has them, and the places
+/// that the last record has stored to.
+pub(crate) type Spare = Option<Box<Lane>>;
 
 /// A lane that this thread has, until this is dropped.
 pub(crate) struct Lease<'h> {
@@ -151,25 +156,25 @@ impl Lease<'_> {
         }
     }
 
-    /// Gives the lane back, which is this thread's.
+    /// Gives the lane back, which is this thread's; answers what is left of it.
     #[inline]
-    pub fn end(mut self) {
+    pub fn end(mut self) -> Spare {
         self.free();
+        let mut lane = self.lane.take();
+        if let Some(lane) = &mut lane {
+            lane.trim();
+        }
+        lane
     }
 
     #[inline]
     fn free(&mut self) {
         owner::release_by_store(&self.core.share, self.core.lane_owner(self.index));
-        let mut lane = self.lane.take();
-        if let Some(lane) = &mut lane {
-            lane.trim();
-        }
-        // A thread that ends keeps none, and its place for one may be gone.
-        let _ = SPARE.try_with(|spare| spare.set(lane));
     }
 }
 
 impl Drop for Lease<'_> {
+    #[inline]
     fn drop(&mut self) {
         if self.lane.is_some() && self.is_mine() {
             self.free();
@@ -193,24 +198,25 @@ impl Core {
         self.places.lane_line(index) + LANE_OWNER_OFFSET
     }
 
-    /// A lane, if nobody has it.
+    /// A lane, if nobody has it; `spare` is used up then.
     #[inline]
-    pub fn try_lease(&self, index: u32) -> Option<Lease<'_>> {
+    pub fn try_lease(&self, index: u32, spare: &mut Spare) -> Option<Lease<'_>> {
         let owner = self.lane_owner(index);
         let is_free = self.mem.load_cached(owner) == 0;
-        (is_free && owner::try_acquire(&self.share, owner)).then(|| self.leased(index))
+        let is_mine = is_free && owner::try_acquire(&self.share, owner);
+        is_mine.then(|| self.leased(index, spare.take()))
     }
 
     /// A lane, once nobody else has it. The caller has nothing that others may wait for.
     pub fn lease(&self, index: u32) -> Lease<'_> {
         owner::acquire(self, self.lane_owner(index));
-        self.leased(index)
+        self.leased(index, None)
     }
 
     #[inline]
-    fn leased(&self, index: u32) -> Lease<'_> {
-        let mut lane = SPARE.take().unwrap_or_default();
-        lane.index = index;
+    fn leased(&self, index: u32, spare: Spare) -> Lease<'_> {
+        let mut lane = spare.unwrap_or_default();
+        (lane.heap, lane.index) = (self.id, index);
         lane.ring = self.places.ring(index);
         lane.state = self.lane_place(index).state(&self.mem);
         lane.full.clear();
@@ -697,7 +703,7 @@ mod tests {
         let ranges = 2 * KEPT as u64;
         heap.tx(|tx| (0..ranges).try_for_each(|nth| tx.write_bytes(object, nth * 128, &[1; 8])))
             .unwrap();
-        let lane = SPARE.take().expect("the last one");
+        let lane = crate::tx::spare_lane().expect("the last one");
         let kept = [&lane.buffer, &lane.chunks, &lane.lines].map(Vec::capacity);
         assert!(kept.into_iter().all(|kept| kept <= KEPT), "{kept:?}");
         assert!(lane.owed.capacity() <= KEPT, "{}", lane.owed.capacity());

@@ -38,8 +38,10 @@ impl Heap {
     /// # Ok::<_, pmlib::Error>(())
     /// ```
     pub fn begin(&self) -> Result<OpenTx<'_>> {
+        let mut tx = Tx::on(self.core(), None);
+        tx.start()?;
         Ok(OpenTx {
-            tx: Some(Tx::begin(self.core())?),
+            tx: Some(tx),
             parts: Vec::new(),
         })
     }
@@ -121,8 +123,8 @@ impl OpenTx<'_> {
     ///
     /// # Errors
     /// Those of [`Heap::tx`]; `Ended`.
-    pub fn commit(self) -> Result<()> {
-        self.tx.ok_or(Error::Ended)?.commit()
+    pub fn commit(mut self) -> Result<()> {
+        self.tx.as_mut().ok_or(Error::Ended)?.commit()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::copies::Copies;
 use crate::engine::Core;
 use crate::entered::{enters, leaves};
 use crate::error::{Error, Result, in_object};
-use crate::lane::{Lane, Lease};
+use crate::lane::{Lane, Lease, Spare};
 use crate::packed::{root_of, root_word};
 use crate::pointer::RawP;
 use crate::space::{Claim, Object, Place, class_of};
@@ -130,6 +130,8 @@ pub(crate) struct Work {
     change: Change,
     /// The lines of the locks that it holds.
     locks: Vec<u64>,
+    /// For the transaction's lane.
+    spare: Spare,
 }
 
 /// A transaction's memory, until this is dropped.
@@ -160,6 +162,7 @@ impl Drop for Kept {
             plan,
             change,
             locks,
+            spare: _,
         } = &mut **self;
         plan.clear();
         change.clear();
@@ -205,20 +208,8 @@ pub struct Tx<'h> {
 }
 
 impl<'h> Tx<'h> {
-    /// Begins one.
-    pub(crate) fn begin(core: &'h Core) -> Result<Tx<'h>> {
-        core.enter()?;
-        core.writable()?;
-        let mut tx = Tx::on(core, None);
-        tx.is_registered = enters((core.mem.identity(), core.life));
-        if !tx.is_registered {
-            return Err(Error::Nested);
-        }
-        patrol::writable(core)?;
-        Ok(tx)
-    }
-
-    /// Begins one on this lane, or on any that is free when it needs one.
+    /// One on this lane, or on any that is free when it needs one. It is not begun.
+    #[inline]
     pub(crate) fn on(core: &'h Core, lane: Option<Lease<'h>>) -> Tx<'h> {
         Tx {
             core,
@@ -232,8 +223,21 @@ impl<'h> Tx<'h> {
         }
     }
 
+    /// Begins it.
+    pub(crate) fn start(&mut self) -> Result<()> {
+        let core = self.core;
+        core.enter()?;
+        core.writable()?;
+        self.is_registered = enters((core.mem.identity(), core.life));
+        if !self.is_registered {
+            return Err(Error::Nested);
+        }
+        patrol::writable(core)?;
+        Ok(())
+    }
+
     fn need_lane(&mut self) -> Result<&mut Lease<'h>> {
-        lane_of(self.core, &mut self.lane)
+        lane_of(self.core, &mut self.lane, &mut self.work.spare)
     }
 
     /// Makes an object of `size` bytes, which are 0; answers its offset.
@@ -281,16 +285,18 @@ impl<'h> Tx<'h> {
         };
         let core = self.core;
         let _window = core.mem.window();
-        let lane = lane_of(core, &mut self.lane)?;
-        Ok(core.reserve(lane, class, &mut self.work.plan.claims))
+        let Work { plan, spare, .. } = &mut *self.work;
+        let lane = lane_of(core, &mut self.lane, spare)?;
+        Ok(core.reserve(lane, class, &mut plan.claims))
     }
 
     fn reserve(&mut self, class: usize, size: u64) -> Result<Place> {
         let _window = self.core.mem.window();
         for attempt in 0u64.. {
             let core = self.core;
-            let lane = lane_of(core, &mut self.lane)?;
-            let place = core.reserve(lane, class, &mut self.work.plan.claims);
+            let Work { plan, spare, .. } = &mut *self.work;
+            let lane = lane_of(core, &mut self.lane, spare)?;
+            let place = core.reserve(lane, class, &mut plan.claims);
             if let Some(place) = place {
                 return Ok(place);
             }
@@ -333,7 +339,7 @@ impl<'h> Tx<'h> {
         let mine = self.need_lane()?;
         core.quiet(mine, &reserved)?;
         for lane in 0..core.header.lanes {
-            if let Some(mut lane) = core.try_lease(lane) {
+            if let Some(mut lane) = core.try_lease(lane, &mut None) {
                 core.quiet(&mut lane, &[])?;
             }
         }
@@ -562,23 +568,55 @@ impl<'h> Tx<'h> {
         self.work.plan.claims = failed.claims;
     }
 
-    /// Ends it: all of it is durable when this returns.
-    pub(crate) fn commit(mut self) -> Result<()> {
+    /// Ends it: all of it is durable when this returns. Nothing can be done in it any more.
+    pub(crate) fn commit(&mut self) -> Result<()> {
         let core = self.core;
         core.enter()?;
         let window = core.mem.window();
         let done = self.store();
         self.is_done = done.is_ok();
         // Its locks and its lane are given back in the same window.
-        drop(self);
+        self.let_go();
         drop(window);
         done
+    }
+
+    /// Gives back what it holds, and what it has taken and no record names.
+    fn let_go(&mut self) {
+        let Some(mut lane) = self.lane.take() else {
+            return;
+        };
+        // A forked child has nothing to give back: all is the parent's. After a commit that broke
+        // off nothing is this thread's any more.
+        if !self.is_done && !lane.is_mine() {
+            return;
+        }
+        let core = self.core;
+        let Work {
+            plan, locks, spare, ..
+        } = &mut *self.work;
+        let _window = core.mem.window();
+        if !self.is_done {
+            plan.give_back(core, &mut lane);
+        }
+        if !lane.full.is_empty() {
+            core.leave_full(&mut lane);
+        }
+        if !locks.is_empty() {
+            core.unlock_lines(locks);
+        }
+        *spare = lane.end();
     }
 
     /// Has all of it happen.
     fn store(&mut self) -> Result<()> {
         let core = self.core;
-        let Work { plan, change, .. } = &mut *self.work;
+        let Work {
+            plan,
+            change,
+            spare,
+            ..
+        } = &mut *self.work;
         if plan.is_spoiled {
             return Err(Error::Spoiled);
         }
@@ -586,7 +624,7 @@ impl<'h> Tx<'h> {
         let is_hashed = plan.note_fresh(core, change)?;
         if !change.is_empty() {
             let fresh = is_hashed.then_some(&plan.copies);
-            core.commit(lane_of(core, &mut self.lane)?, change, fresh)?;
+            core.commit(lane_of(core, &mut self.lane, spare)?, change, fresh)?;
         }
         // Others see what it has made from here on.
         plan.made.clear();
@@ -709,30 +747,22 @@ fn give_back(core: &Core, object: Object) {
 }
 
 impl Drop for Tx<'_> {
+    #[inline]
     fn drop(&mut self) {
         let core = self.core;
         if self.is_registered {
             leaves((core.mem.identity(), core.life));
         }
-        let Some(mut lane) = self.lane.take() else {
-            return;
-        };
-        // A forked child has nothing to give back: all is the parent's. After a commit that broke
-        // off nothing is this thread's any more.
-        if !self.is_done && !lane.is_mine() {
-            return;
+        if self.lane.is_some() {
+            self.let_go();
         }
-        let Work { plan, locks, .. } = &mut *self.work;
-        let _window = core.mem.window();
-        if !self.is_done {
-            plan.give_back(core, &mut lane);
-        }
-        if !lane.full.is_empty() {
-            core.leave_full(&mut lane);
-        }
-        core.unlock_lines(locks);
-        lane.end();
     }
+}
+
+/// The buffers of this thread's last lane.
+#[cfg(test)]
+pub(crate) fn spare_lane() -> Spare {
+    WORK.take()?.spare
 }
 
 /// The chunk in which an object shares places.

@@ -5,6 +5,12 @@
 //! Method: all stand on one tmpfs, flush by the same instruction, and meet the same lines of an
 //! area, and the same objects, in the same order, which no cache and no prefetcher foresees. The
 //! candidates take turns. The objects made are as many as those freed, in their slots.
+//!
+//! A free is the same change for both libraries: the object is gone and its slot's word is 0, both
+//! or neither, durable when the call returns. Both read the slot to find the object. The heap edits
+//! the slot and frees the object in a transaction. libpmemobj publishes a deferred free and the
+//! slot's new value by one `pmemobj_publish`, a redo log without a transaction, which is the
+//! quickest of its three ways. The memory's limit reads no slot.
 
 mod limit;
 pub mod opening;

@@ -353,8 +353,8 @@ mod tests {
         }
     }
 
-    /// Goal: no object is freed twice in a round, in an area of any size. Method: as many operations
-    /// as a round has, in the smallest area, by the heap, which knows what there is.
+    /// Goal: no object is freed twice in a round, in an area of any size. Method: as many
+    /// operations as a round has, in the smallest area, by the heap, which knows what there is.
     #[test]
     fn a_round_frees_no_more_objects_than_there_are() {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();

@@ -50,6 +50,8 @@ campaign "containers" '^([0-9]+ calls on|PMLIB_MODEL_SEED=)' \
 campaign "kv model" '^([0-9]+ calls on|PMKV_MODEL_SEED=)' \
     env PMKV_MODEL_OPS="${PMKV_MODEL_OPS:-10000000}" PMKV_MODEL_SEED="${PMKV_MODEL_SEED:-$(date +%s)}" \
     cargo test --release -p pmkv --test hash -- --nocapture
+campaign "kv faces" '^[0-9]+ (kills|bits)|PMKV_FACES_SEED=' \
+    env PMKV_FACES_SECONDS="${PMKV_FACES_SECONDS:-600}" bash tests/kv-faces.sh --release
 campaign "crafted engines" '^([0-9]+ heaps crafted|PMKV_CRAFTED_SEED=)' \
     env PMKV_CRAFTED="${PMKV_CRAFTED:-100000}" PMKV_CRAFTED_SEED="${PMKV_CRAFTED_SEED:-$(date +%s)}" \
     cargo test --release -p pmkv --test crafted -- --nocapture

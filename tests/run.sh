@@ -57,7 +57,7 @@ counted() {
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + left))
     note "$name" "$ok passed, $bad failed, $left skipped ($((SECONDS - since)) s)"
     # What campaigns say of themselves.
-    grep -E '^[0-9]+ kills|^release |PMFS_[A-Z_]*SEED=|^(Atomic|Ordered): [0-9]+|^[0-9]+ (operations in|workloads|mutants)|YAT_SEED=' "$log" | sed 's/^/    /'
+    grep -E '^[0-9]+ kills|^release |PM(FS|KV)_[A-Z_]*SEED=|^(Atomic|Ordered): [0-9]+|^[0-9]+ (operations in|workloads|mutants)|YAT_SEED=' "$log" | sed 's/^/    /'
     if [ "$bad" != 0 ]; then
         tail -n 60 "$log"
         for rest in "${failures[@]}"; do
@@ -128,6 +128,7 @@ counted "crash states" cargo test --no-fail-fast -p yat -- --show-output
 counted "planted bugs" cargo test -p yat --features planted-bugs --test planted --test heap_planted --test kv_planted -- --show-output
 counted "installing" env PMFS="$target/debug/pmfs" bash tests/install.sh
 counted "Python" bash tests/python.sh
+counted "every face of the engines" bash tests/kv-faces.sh
 counted "heaps" env PMFS="$target/debug/pmfs" bash tests/heaps.sh
 counted "the tutorial" env PMFS="$target/debug/pmfs" bash tests/tutorial.sh
 counted "suites on the mount" env PMFS="$target/debug/pmfs" bash tests/suites.sh quick

@@ -8,7 +8,7 @@ export PREFIX DESTDIR HELPERDIR ZSHDIR
 CARGO ?= cargo
 
 .DEFAULT_GOAL := help
-.PHONY: help bootstrap build install uninstall deb demo test test-guest test-media check-long compare-cost yat bench bench-quick miri fuzz fmt lint clean
+.PHONY: help bootstrap build install uninstall deb wheel demo test test-guest test-media check-long compare-cost yat bench bench-quick miri fuzz fmt lint clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ uninstall: ## Take that away again, and nothing else
 
 deb: build ## A Debian package: target/debian/pmfs_*.deb
 	@bash packaging/deb.sh
+
+wheel: ## A wheel of the Python module, by maturin of PyPI: target/wheels
+	@bash packaging/wheel.sh
 
 demo: bootstrap build ## See it work: git and SQLite on a pool, a daemon killed, nothing lost
 	@bash tests/demo.sh

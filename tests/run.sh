@@ -128,6 +128,7 @@ counted "crash states" cargo test --no-fail-fast -p yat -- --show-output
 counted "planted bugs" cargo test -p yat --features planted-bugs --test planted --test heap_planted --test kv_planted -- --show-output
 counted "installing" env PMFS="$target/debug/pmfs" bash tests/install.sh
 counted "Python" bash tests/python.sh
+counted "Python's wheel" bash tests/wheel.sh
 counted "every face of the engines" bash tests/kv-faces.sh
 counted "heaps" env PMFS="$target/debug/pmfs" bash tests/heaps.sh
 counted "the tutorial" env PMFS="$target/debug/pmfs" bash tests/tutorial.sh

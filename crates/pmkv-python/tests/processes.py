@@ -1,5 +1,5 @@
 """fork and multiprocessing: each process opens the heap, and what one has from its parent is of no
-use. Run by tests/python.sh with a directory."""
+use. Run by tests/python.sh and tests/wheel.sh with a directory."""
 
 import concurrent.futures
 import multiprocessing

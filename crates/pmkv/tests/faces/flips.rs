@@ -55,7 +55,7 @@ fn flip(file: &File, (at, len): (u64, u64), random: &mut Random) {
     file.write_all_at(&[one[0] ^ 1 << bit], byte).unwrap();
 }
 
-/// What each face says of the keys that are not as they were put: the same.
+/// The keys that are not as they were put, as each face tells them: all tell the same.
 fn told(path: &Path, kind: Kind) -> Vec<String> {
     let (owner, keys, kind) = (OWNER.to_string(), RECORDS.to_string(), kind.to_string());
     let words = ["read", path.to_str().unwrap(), &owner, &kind, &keys];

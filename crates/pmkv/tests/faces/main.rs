@@ -1,9 +1,9 @@
 //! Goal: what one face of an engine has acknowledged is there for all faces, whatever end the
 //! processes meet; and a damaged record is told by each face, of its key alone. Method: processes
 //! that use one heap through Rust, C, Python and libpmemkv at once are killed at random, some five
-//! a second, while the others go on. What they acknowledged is kept by the test, which verifies all
-//! keys of a worker when it was killed, and what they share when all were. Workers look at each
-//! other's values meanwhile: each is whole.
+//! a second, while the others go on. The test keeps their acknowledgements. It verifies all keys of
+//! a worker when it was killed, and what they share when all were. Workers look at each other's
+//! values meanwhile: each is whole.
 //!
 //! `PMKV_FACES` names a directory with the workers of the other faces (`tests/kv-faces.sh`); all
 //! are Rust's without. `PMKV_FACES_SECONDS`, `PMKV_FACES_SEED`: how long, and the choices again.

@@ -1,4 +1,4 @@
-//! What each step of a worker does, and what it may have left. Every face's worker does the same
+//! The steps of a worker, and what each may have left. Every face's worker does the same
 //! steps (`steps.h`, `python.py`, `worker.rs`), so that a number says all.
 //!
 //! | number mod 6 | step of worker W with number N |
@@ -64,7 +64,7 @@ pub fn step(nth: u64) -> Step {
     }
 }
 
-/// What a worker's acknowledged steps have left.
+/// The state that a worker's acknowledged steps have left.
 pub struct Model {
     worker: u64,
     /// The number of the first step that is not acknowledged.

@@ -122,7 +122,7 @@ impl Worker {
     }
 }
 
-/// What a worker writes is outside of the store: it stays when the worker is gone.
+/// The acknowledgements of a worker are outside of the store: they stay when it is gone.
 fn read(mut lines: impl BufRead, next: &AtomicU64) {
     let mut line = String::new();
     while lines.read_line(&mut line).expect("a pipe") > 0 {

@@ -96,9 +96,12 @@ impl Copies {
 
     /// Forgets what is copied of a range, which is an object.
     pub fn forget(&mut self, start: u64, size: u64) {
-        self.are_entries = false;
-        self.copies
-            .retain(|copy| copy.end <= start || start + size <= copy.start);
+        let here = self.overlapping(start, start + size);
+        if !here.is_empty() {
+            // Their words stay.
+            self.are_entries = false;
+            self.copies.drain(here);
+        }
     }
 
     /// Which copies overlap a range.

@@ -413,14 +413,9 @@ impl Core {
     }
 
     fn test_bits(&self, entries: &Entries) -> Result<()> {
-        for step in entries.steps() {
-            let fits = match step.act {
-                Act::Write(_) | Act::Fresh(..) => true,
-                Act::Set(bits) => self.mem.load(step.offset) & bits == 0,
-                Act::Clear(bits) => self.mem.load(step.offset) & bits == bits,
-            };
-            if !fits {
-                let offset = step.offset;
+        for (offset, bits, are_set) in entries.bits() {
+            let wanted = if are_set { bits } else { 0 };
+            if self.mem.load(offset) & bits != wanted {
                 return Err(Error::NoObject { offset });
             }
         }
@@ -429,6 +424,9 @@ impl Core {
 
     /// Adds what changes in the chunk table, with the checks of its groups.
     fn write_table(&self, change: &mut Change) {
+        if change.table.is_empty() {
+            return;
+        }
         change.table.sort_unstable_by_key(|&(chunk, ..)| chunk);
         let mut rest = &change.table[..];
         while let [(chunk, ..), ..] = *rest {

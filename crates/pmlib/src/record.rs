@@ -135,6 +135,14 @@ impl Entries {
         self.has_bits
     }
 
+    /// The bits that entries set or clear: where, which, and whether they are set before it.
+    #[inline]
+    pub fn bits(&self) -> impl Iterator<Item = (u64, u64, bool)> {
+        let single = |head: &&Head| matches!(head.kind, ENTRY_SET | ENTRY_CLEAR);
+        let heads = self.heads.iter().filter(single);
+        heads.map(|head| (head.offset, self.words[head.at], head.kind == ENTRY_CLEAR))
+    }
+
     /// Hands its heads over for the memory of others; there are no steps then.
     pub fn give_heads(&mut self, to: &mut Vec<Head>) {
         std::mem::swap(&mut self.heads, to);
@@ -267,6 +275,11 @@ mod tests {
         for (step, (offset, act)) in found.iter().zip(expected) {
             assert_eq!((step.offset, step.act), (offset, act));
         }
+        assert!(
+            entries
+                .bits()
+                .eq([(64, 1 << 63, false), ((1 << 45) - 8, 6, true)])
+        );
         assert_eq!(found[0].bytes(), 24);
         let heads = found.iter().zip(entries.heads());
         assert!(heads.clone().all(|(step, head)| step.bytes() == head.bytes));

@@ -244,12 +244,14 @@ pub(crate) fn valid_bits(class: usize, word: u64) -> u64 {
 
 impl Core {
     /// A chunk's entry as it stands in the table; `None`: no such chunk.
+    #[inline]
     pub fn entry(&self, chunk: u64) -> Option<Entry> {
         let span = self.span_of(chunk)?;
         Some(Entry::of(self.mem.load(span.entry(chunk))))
     }
 
     /// The object that may be at `offset`, by its chunk's entry; its bit says whether it is one.
+    #[inline]
     pub fn place_of(&self, offset: u64) -> Option<Object> {
         let chunk = offset / CHUNK_BYTES;
         let entry = self.entry(chunk)?;
@@ -399,10 +401,15 @@ impl Core {
     }
 
     /// Makes a chunk's second bitmap mean something: before the first place in it is freed.
+    #[inline]
     pub fn open_bitmap(&self, chunk: u64, class: usize) {
-        if self.has_bitmap(chunk) {
-            return;
+        if !self.has_bitmap(chunk) {
+            self.open_first(chunk, class);
         }
+    }
+
+    #[cold]
+    fn open_first(&self, chunk: u64, class: usize) {
         let _window = self.mem.window();
         self.lock_chunk(chunk);
         if !self.has_bitmap(chunk) {
@@ -411,6 +418,7 @@ impl Core {
         self.unlock_chunk(chunk);
     }
 
+    #[inline]
     fn has_bitmap(&self, chunk: u64) -> bool {
         self.mem.load_cached(self.line(chunk) + BITMAP_OFFSET) != 0
     }

@@ -68,6 +68,8 @@ campaign "Miri" '^test result' bash tests/miri.sh
 campaign "crash states" '^(Atomic|Ordered|Looking|Waiting): ' \
     env YAT_HEAP_ONE_IN=1 cargo test --release -p yat -- --nocapture --test-threads=1
 campaign "yat" '^[0-9]+ (workloads|mutants)' env PMFS_YAT_MINUTES="${PMFS_YAT_MINUTES:-0}" bash tests/yat.sh
+campaign "planted bugs" '^test result' \
+    env YAT_BUGS_ONE_IN=1 cargo test --release -p yat --features planted-bugs --test heap_planted --test kv_planted -- --nocapture
 campaign "bit flips" '^[0-9]+ bits flipped' \
     env PMFS_FLIPS="${PMFS_FLIPS:-30000}" PMFS_FLIPS_SEED="${PMFS_FLIPS_SEED:-$(date +%s)}" \
     cargo test --release -p yat --test flips -- --nocapture

@@ -58,12 +58,20 @@ counted() {
     note "$name" "$ok passed, $bad failed, $left skipped ($((SECONDS - since)) s)"
     # What campaigns say of themselves.
     grep -E '^[0-9]+ kills|^release |PM(FS|KV)_[A-Z_]*SEED=|^(Atomic|Ordered): [0-9]+|^[0-9]+ (operations in|workloads|mutants)|YAT_SEED=' "$log" | sed 's/^/    /'
+    slow_in
     if [ "$bad" != 0 ]; then
         tail -n 60 "$log"
         for rest in "${failures[@]}"; do
             said_by "${rest#"$name: "}"
         done
     fi
+}
+
+# Cargo's tests that took 10 s or more: where the time goes.
+slow_in() {
+    awk '/^ +Running / { name = $2 == "unittests" ? $NF : $2 }
+         /^ +Doc-tests / { name = "examples of " $2 }
+         /^test result: .*finished in/ { sub(/s$/, "", $NF); if ($NF + 0 >= 10) printf "    %5.0f s  %s\n", $NF, name }' "$log"
 }
 
 # What a failed test of cargo's has said, wherever it stands in the log.

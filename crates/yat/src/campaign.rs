@@ -118,6 +118,15 @@ pub fn seed_of_the_day() -> u64 {
     number("YAT_SEED", now.as_secs() / DAY_SECONDS)
 }
 
+/// Returns whether everything is to be explored: `YAT_HEAP_ONE_IN` is 1.
+///
+/// # Panics
+/// It is no number.
+#[must_use]
+pub fn is_in_full() -> bool {
+    number("YAT_HEAP_ONE_IN", 0) == 1
+}
+
 /// Explores workloads with crashes of recoveries to a depth, on all cores, and says what was looked
 /// at. One workload in `one_in` (`YAT_HEAP_ONE_IN`), another part each day (`YAT_SEED`); `YAT_ONLY`
 /// has those alone whose names have it.

@@ -1,7 +1,7 @@
 //! Goal: a process killed at any store harms none of those that share its heap: what it did is
 //! wholly done or wholly undone, what it held is free, no room is lost, and what others saw
 //! survives power. Method: the kill model, exhaustive over stores, flushes and fences, of
-//! transactions, of containers' calls, of attaching, of leaving, and of a rescue. One call in four
+//! transactions, of containers' calls, of attaching, of leaving, and of a rescue. One call in eight
 //! (`YAT_HEAP_ONE_IN`) is tried, another part each day (`YAT_SEED`).
 
 use yat::campaign::{number, seed_of_the_day};
@@ -11,7 +11,7 @@ use yat::program::Program;
 
 fn all<P: OnHeap>(programs: &[P], what: impl Fn(&P) -> Vec<What>, finds: Finds) -> Kills {
     let only = std::env::var("YAT_ONLY").unwrap_or_default();
-    let one_in = number("YAT_HEAP_ONE_IN", 4);
+    let one_in = number("YAT_HEAP_ONE_IN", 8);
     let mut call = seed_of_the_day();
     let mut total = Kills::default();
     for program in programs {

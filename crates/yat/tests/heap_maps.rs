@@ -6,7 +6,7 @@ use yat::campaign::explore_part;
 use yat::heap::{mapped, mapped_recovered};
 
 /// One workload in so many, unless `YAT_HEAP_ONE_IN` says otherwise; another part each day.
-const ONE_IN: u64 = 3;
+const ONE_IN: u64 = 6;
 
 #[test]
 fn every_image_of_maps_is_recovered() {

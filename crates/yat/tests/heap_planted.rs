@@ -1,9 +1,15 @@
 //! Goal: the heap's workloads find the bugs that the heap can be given on purpose, each of them.
-//! Method: one is selected after the other; the workloads are explored until one sees something
-//! wrong, first without crashes of recoveries, and killed at each store; or histories of three
-//! processes do. The selection is the
-//! process's: one test alone.
+//! Method: the workloads are explored until one sees something wrong, first without crashes of
+//! recoveries, and killed at each store; or histories of three processes do. One bug in four
+//! (`YAT_BUGS_ONE_IN`) is hunted, others each day (`YAT_SEED`).
 
+#[path = "common/hunts.rs"]
+mod hunts;
+#[path = "common/part.rs"]
+mod part;
+
+use hunts::{hunt_each, hunted};
+use part::of_the_day;
 use pmlib::planted::{BUGS, select};
 use yat::explore::{Options, explore};
 use yat::heap::histories::round;
@@ -77,44 +83,43 @@ const MAPS: [&str; 2] = ["map", "tree"];
 
 #[test]
 fn each_is_found() {
-    let mut missed = Vec::new();
-    let only = std::env::var("YAT_BUG").unwrap_or_default();
-    for bug in BUGS.iter().filter(|bug| bug.name.contains(&only)) {
-        select(Some(bug.name));
-        let by_power = || {
-            let alone = found(&sets(), 0).or_else(|| found(&shared(), 0));
-            alone.or_else(|| found(&recovered(), 1))
-        };
-        let name = bug.name.strip_prefix("bug-").unwrap_or(bug.name);
-        let is_rescue = bug.name.contains("rescue") || bug.name.contains("the-dead");
-        if TOO.contains(&bug.name) {
-            match found_by_histories() {
-                Some((_, round)) => println!("{}: in round {round} of histories", bug.name),
-                None => missed.push(bug.name),
-            }
-        }
-        let seen = if bug.name == ALONE {
-            found_by_histories()
-        } else if bug.name == OF_A_KILL {
-            found_by_kills_of(&containers_killed())
-        } else if is_rescue {
-            found_by_kill()
-        } else if CONTAINERS.iter().any(|word| name.starts_with(word)) {
-            found(&containers(), 0)
-        } else if name.starts_with("cut") {
-            found(&cut(), 0)
-        } else if name.starts_with("mended") {
-            found(&mended(), 0)
-        } else if MAPS.iter().any(|word| name.starts_with(word)) {
-            found(&mapped(), 0)
-        } else {
-            by_power()
-        };
-        match seen {
-            Some((workload, images)) => println!("{}: {workload}, {images} images", bug.name),
-            None => missed.push(bug.name),
-        }
+    hunt_each(of_the_day(BUGS.iter().map(|bug| bug.name), 4));
+}
+
+#[test]
+#[ignore = "run as a child"]
+fn one_hunt() {
+    let bug = hunted();
+    assert!(BUGS.iter().any(|known| known.name == bug), "no such bug");
+    select(Some(&bug));
+    if TOO.contains(&bug.as_str()) {
+        let (_, round) = found_by_histories().expect("histories find it");
+        println!("\nhunted {bug}: in round {round} of histories");
     }
-    select(None);
-    assert!(missed.is_empty(), "not found: {missed:?}");
+    let (workload, images) = seen(&bug).expect("it is found");
+    println!("\nhunted {bug}: {workload}, {images} images");
+}
+
+/// Returns the workload that finds the selected bug, and after how many images.
+fn seen(bug: &str) -> Option<(String, u64)> {
+    let name = bug.strip_prefix("bug-").unwrap_or(bug);
+    let is_rescue = bug.contains("rescue") || bug.contains("the-dead");
+    if bug == ALONE {
+        found_by_histories()
+    } else if bug == OF_A_KILL {
+        found_by_kills_of(&containers_killed())
+    } else if is_rescue {
+        found_by_kill()
+    } else if CONTAINERS.iter().any(|word| name.starts_with(word)) {
+        found(&containers(), 0)
+    } else if name.starts_with("cut") {
+        found(&cut(), 0)
+    } else if name.starts_with("mended") {
+        found(&mended(), 0)
+    } else if MAPS.iter().any(|word| name.starts_with(word)) {
+        found(&mapped(), 0)
+    } else {
+        let alone = found(&sets(), 0).or_else(|| found(&shared(), 0));
+        alone.or_else(|| found(&recovered(), 1))
+    }
 }

@@ -3,10 +3,10 @@
 //! image of workloads on small chunks, among them splits of leaves and of chunks; of some also
 //! crashes of recoveries, to depth two; two processes by turns; calls killed at each store.
 
-use yat::campaign::explore_part;
+use yat::campaign::{explore_part, is_in_full};
 use yat::heap::keyed::seen_early;
 use yat::heap::kill::{Finds, Kills, What, kill_everywhere};
-use yat::heap::{treed, treed_killed, treed_recovered};
+use yat::heap::{treed, treed_killed, treed_recovered, treed_recovered_slowly};
 use yat::program::Program;
 
 /// One workload in so many, unless `YAT_HEAP_ONE_IN` says otherwise; another part each day.
@@ -22,6 +22,14 @@ fn every_image_of_a_tree_is_recovered() {
 #[test]
 fn recoveries_of_a_tree_may_be_crashed_twice() {
     let counts = explore_part(&treed_recovered(), 2, ONE_IN);
+    assert_eq!(counts.sampled, 0);
+    assert!(counts.nested > 0);
+}
+
+#[test]
+fn a_long_recovery_may_be_crashed() {
+    let depth = if is_in_full() { 2 } else { 1 };
+    let counts = explore_part(&treed_recovered_slowly(), depth, 1);
     assert_eq!(counts.sampled, 0);
     assert!(counts.nested > 0);
 }

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::face::mount_dir;
@@ -106,9 +107,12 @@ impl Mount {
         }
     }
 
-    /// Takes away what a dead daemon has left.
+    /// Takes away what a dead daemon has left, unless a `pmfs run` that was just starting has.
     pub fn detach(&self) {
-        unmount(self.dir(), UnmountFlags::DETACH).expect("it was mounted");
+        match unmount(self.dir(), UnmountFlags::DETACH) {
+            Ok(()) | Err(Errno::INVAL) => (),
+            Err(error) => panic!("mount {}: {error}", self.number),
+        }
     }
 
     /// Ends it in good order.

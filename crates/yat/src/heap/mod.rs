@@ -22,11 +22,11 @@ mod sets;
 mod tree_sets;
 
 pub use kept_sets::{containers, containers_killed, reopened};
-pub use keyed_sets::{keyed, keyed_killed, keyed_recovered};
+pub use keyed_sets::{keyed, keyed_killed, keyed_recovered, keyed_recovered_slowly};
 pub use maps_sets::{mapped, mapped_recovered};
 pub use mended::{Repairs, cut, mended};
 pub use sets::{killed, recovered, sets, shared, shared_recovered};
-pub use tree_sets::{treed, treed_killed, treed_recovered};
+pub use tree_sets::{treed, treed_killed, treed_recovered, treed_recovered_slowly};
 
 use crate::program::{Moment, Program, accepts_equal};
 use crate::trace::on_cpu;

@@ -181,8 +181,13 @@ pub fn treed_recovered() -> Vec<Keyed> {
         workload(SMALL, &used(1), &[Put(0, 8)]),
         workload(SMALL, &apart(8), &[Put(5, 8)]),
         workload(SMALL, &keys(15), &[Put(15, 8)]),
-        workload(WIDE, &halves(&[16, 30]), &[Compact]),
     ]
+}
+
+/// One whose recovery is long: crashed twice, it takes many minutes.
+#[must_use]
+pub fn treed_recovered_slowly() -> Vec<Keyed> {
+    vec![workload(WIDE, &halves(&[16, 30]), &[Compact])]
 }
 
 /// Those whose calls are killed.

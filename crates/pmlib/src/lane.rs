@@ -433,12 +433,12 @@ impl Core {
             let span = self.span_of(chunk).expect("a chunk of the heap");
             let group = span.entry(chunk) / GROUP_BYTES * GROUP_BYTES;
             let mut words: [u64; GROUP_WORDS] = self.mem.read(group);
-            let here = rest
-                .iter()
-                .take_while(|&&(chunk, ..)| {
-                    (group..group + GROUP_BYTES).contains(&span.entry(chunk))
-                })
-                .count();
+            // The next span's chunks have a table of their own, whose numbers go on in this one's.
+            let is_here = |chunk: u64| {
+                chunk < span.first + span.chunks
+                    && (group..group + GROUP_BYTES).contains(&span.entry(chunk))
+            };
+            let here = rest.iter().take_while(|entry| is_here(entry.0)).count();
             for &(chunk, _, after) in &rest[..here] {
                 let at = ((span.entry(chunk) - group) / 8) as usize;
                 words[at..at + 2].copy_from_slice(&after.words());

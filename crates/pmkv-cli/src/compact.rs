@@ -38,7 +38,11 @@ pub fn run(arguments: &Compact) -> Outcome {
     pm_cli::print(arguments.json, &report, |report| {
         let rest = match report.in_use {
             true => {
-                "it is in use, and keeps its length; run it again when nobody has it".to_owned()
+                format!(
+                    "{} of it are holes; it is in use, and keeps its length: run it again when \
+                     nobody has it",
+                    Size(report.hole_bytes)
+                )
             }
             false => format!(
                 "{} shorter, {} of it are holes",

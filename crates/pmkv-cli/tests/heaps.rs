@@ -265,21 +265,25 @@ fn room_is_taken_and_given_back() {
     small
         .into_iter()
         .for_each(|each| heap.tx(|tx| tx.free(each)).expect("freed"));
+    let full = blocks();
     let busy = run(&["compact", "--json"]);
     assert_eq!(
         (&busy["in_use"], &busy["cut_bytes"]),
         (&true.into(), &0.into())
     );
+    let holes = busy["hole_bytes"].as_u64().expect("a number");
+    assert!(holes >= 2 << 20, "{busy}");
+    assert_eq!(blocks() + holes / 512, full, "beside its user");
     heap.tx(|tx| tx.free(large)).expect("freed");
     heap.close().expect("left");
     let reader = Heap::open(&path, &Options::read_only()).expect("a reader");
-    let before = (fs::metadata(&path).expect("the file").len(), blocks());
+    let len = fs::metadata(&path).expect("the file").len();
     let done = run(&["compact", "--json"]);
     let cut = done["cut_bytes"].as_u64().expect("a number");
     assert!(cut >= 4 << 20, "{done}");
     assert!(done["hole_bytes"].as_u64() >= Some(8 << 20), "{done}");
-    assert_eq!(fs::metadata(&path).expect("the file").len(), before.0 - cut);
-    assert!(blocks() + (12 << 20) / 512 <= before.1);
+    assert_eq!(fs::metadata(&path).expect("the file").len(), len - cut);
+    assert!(blocks() + (12 << 20) / 512 <= full);
     let refused = reader.size_of(beyond);
     assert!(matches!(refused, Err(pmlib::Error::Shorter)), "{refused:?}");
     // A hole gets space again, and the heap grows again.

@@ -192,6 +192,10 @@ pub const BITMAP_OFFSET: u64 = 32;
 /// In it: two words of the engine that owns the run of which this is the first chunk; 0 before it
 /// has looked at the run.
 pub const ENGINE_OFFSET: u64 = 40;
+
+/// In it: 1 if the file may have a hole where the chunk is. Whoever takes the chunk gives it space
+/// before the first store.
+pub const HOLE_OFFSET: u64 = 56;
 /// [`USE_OFFSET`]: a run has it.
 pub const USE_RUN: u64 = u64::MAX;
 

@@ -1,9 +1,10 @@
 //! Giving room back to the medium: chunks without objects become free, the heap becomes shorter by
 //! the free chunks at its end, and free runs of 2 MiB become holes of the file.
 //!
-//! The first is a transaction, beside other users. The rest is done to a heap that was left clean
-//! and that nobody has, under its attach lock. It is marked as in use meanwhile, in a run of its
-//! own, so that one who only reads sees that something goes on:
+//! The first is a transaction, beside other users, who may have the heap while holes are made too
+//! (`holes.rs`). The rest is done to a heap that was left clean and that nobody has, under its
+//! attach lock. It is marked as in use meanwhile, in a run of its own, so that one who only reads
+//! sees that something goes on:
 //! 1. The words with the lengths of spans: first all of the copy, then all of the header, then a
 //!    fence. The header's count; the next opener has the copy say the same.
 //! 2. The file becomes shorter. A crash before leaves a file that is longer than its heap, no more.
@@ -30,7 +31,7 @@ use crate::space::Space;
 use crate::tx::Tx;
 
 /// Holes are of whole pages of this size: those that a medium gives at once.
-const HOLE_BYTES: u64 = 2 << 20;
+pub(crate) const HOLE_BYTES: u64 = 2 << 20;
 
 /// The room that was given back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub struct Compacted {
     pub cut_bytes: u64,
     /// Bytes of free chunks that are holes of the file.
     pub hole_bytes: u64,
-    /// Others have the heap: it has kept its length, and its file its bytes.
+    /// Others have the heap: it has kept its length.
     pub is_shared: bool,
 }
 
@@ -75,7 +76,11 @@ impl Heap {
         let mem = Pmem::open(path, &options.mapping())?;
         let entrance = Entrance::to(path, &options)?;
         if entrance.has_others() {
+            drop((entrance, mem));
+            let heap = Heap::open(path, &options)?;
+            done.hole_bytes = heap.give_back()?;
             done.is_shared = true;
+            drop(heap.close()?);
             return Ok(done);
         }
         let file = match mem.medium().kind {

@@ -36,6 +36,7 @@ mod findings;
 pub mod ground;
 mod growth;
 mod heap;
+mod holes;
 mod lane;
 mod layout;
 mod locks;

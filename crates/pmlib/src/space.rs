@@ -83,6 +83,21 @@ impl Space {
         Some(first)
     }
 
+    /// Takes free chunks that are a multiple of `chunks` away from the heap's start, at `from` or
+    /// behind it.
+    pub fn take_aligned(&mut self, from: u64, chunks: u64) -> Option<u64> {
+        let starts = self.free.iter().map(|(&first, &len)| {
+            let start = first.max(from).next_multiple_of(chunks);
+            (start, first, len)
+        });
+        let mut fitting = starts.filter(|&(start, first, len)| start + chunks <= first + len);
+        let (start, first, len) = fitting.next()?;
+        self.free.remove(&first);
+        self.give(first, start - first);
+        self.give(start + chunks, first + len - start - chunks);
+        Some(start)
+    }
+
     pub fn give(&mut self, first: u64, chunks: u64) {
         if chunks == 0 {
             return;
@@ -351,31 +366,42 @@ impl Core {
             space.settle(self);
             let first = space.take(chunks)?;
             drop(space);
-            let Some(bad) = (first..first + chunks).find(|&chunk| !self.take_one(lane, chunk))
-            else {
-                if self.has_space(first, chunks) {
-                    return Some(first);
-                }
-                // Nobody is offered them again before the next look for room.
-                self.set_use(first, chunks, 0);
-                return None;
-            };
-            self.set_use(first, bad - first, 0);
-            let mut space = self.space();
-            space.give(first, bad - first);
-            space.give(bad + 1, first + chunks - bad - 1);
-            // Somebody was faster, or it is too early.
-            if let Some(ticket) = self.pending(bad)
-                && !self.is_settled(ticket)
-            {
-                space.wait_for(ticket, Room::Chunks(bad, 1));
+            if !self.take_all(lane, first, chunks) {
+                continue;
             }
+            if self.has_space(first, chunks) {
+                return Some(first);
+            }
+            // Nobody is offered them again before the next look for room.
+            self.set_use(first, chunks, 0);
+            return None;
         }
+    }
+
+    /// Takes these chunks, which are in no list any more, or else gives the free ones back there.
+    pub fn take_all(&self, lane: &Lane, first: u64, chunks: u64) -> bool {
+        let Some(bad) = (first..first + chunks).find(|&chunk| !self.take_one(lane, chunk)) else {
+            return true;
+        };
+        self.set_use(first, bad - first, 0);
+        let mut space = self.space();
+        space.give(first, bad - first);
+        space.give(bad + 1, first + chunks - bad - 1);
+        // Somebody was faster, or it is too early.
+        if let Some(ticket) = self.pending(bad)
+            && !self.is_settled(ticket)
+        {
+            space.wait_for(ticket, Room::Chunks(bad, 1));
+        }
+        false
     }
 
     /// Gives chunks space of the file's, which may have holes there. `false`: its medium has none.
     fn has_space(&self, first: u64, chunks: u64) -> bool {
         let (start, bytes) = (first * CHUNK_BYTES, chunks * CHUNK_BYTES);
+        if self.has_hole(first, chunks) {
+            return self.fill_hole(first, chunks);
+        }
         !self.mem.is_sparse() || self.mem.back(start, bytes)
     }
 

@@ -236,7 +236,7 @@ impl<'h> Tx<'h> {
         Ok(())
     }
 
-    fn need_lane(&mut self) -> Result<&mut Lease<'h>> {
+    pub(crate) fn need_lane(&mut self) -> Result<&mut Lease<'h>> {
         lane_of(self.core, &mut self.lane, &mut self.work.spare)
     }
 
@@ -375,6 +375,9 @@ impl<'h> Tx<'h> {
             return Ok(());
         }
         let object = self.object(offset)?;
+        if planted!("bug-hole-before-free") {
+            self.core.punch_object(object);
+        }
         if let Object::Shared(place) = object {
             self.core.open_bitmap(place.chunk, place.class);
             if planted!("bug-freed-place-reused-before-durable") {

@@ -1,8 +1,9 @@
 //! Goal: any number of processes use one heap, and one that is killed at whatever moment harms
 //! nobody. Method: this program is run again as the others, which move units between accounts,
-//! replace objects and are killed at random; the sum stays, what was acknowledged is there, and no
-//! byte is lost. How long they wait for locks is told. `PMLIB_TORTURE_SECONDS` makes it longer,
-//! with 16 processes and 10 kills a second; `PMLIB_TORTURE_SEED` makes its choices again.
+//! replace objects, make holes of the file and are killed at random; the sum stays, what was
+//! acknowledged is there, and no byte is lost. How long they wait for locks is told.
+//! `PMLIB_TORTURE_SECONDS` makes it longer, with 16 processes and 10 kills a second;
+//! `PMLIB_TORTURE_SEED` makes its choices again.
 
 use pmlib::{Error, Heap, Options, Stalled, Tx};
 use rustix::process::{Pid, Signal, kill_process};
@@ -212,6 +213,11 @@ fn transfer_for_ever(path: &Path, nth: u64) {
     let mut done = read(&heap, bank, counter(nth));
     let mut waits = Waits::of(&file, nth);
     loop {
+        if random.below(200) == 0 {
+            // Holes of 256 KiB: all the heap has four of 2 MiB.
+            heap.free_chunks().expect("it can be used");
+            heap.punch(4).expect("it can be used");
+        }
         let moved: Result<(), Error> = heap.tx(|tx| transfer(tx, &mut random, nth, done + 1));
         waits.note(WAITED.get(), &file, nth);
         match moved {

@@ -114,6 +114,8 @@ fn seen(bug: &str) -> Option<(String, u64)> {
         found(&containers(), 0)
     } else if name.starts_with("cut") {
         found(&cut(), 0)
+    } else if name.starts_with("hole") {
+        found(&shared(), 0)
     } else if name.starts_with("mended") {
         found(&mended(), 0)
     } else if MAPS.iter().any(|word| name.starts_with(word)) {

@@ -1,6 +1,7 @@
 //! A pool: its file, mapped.
 
 pub(crate) mod growth;
+pub(crate) mod holes;
 pub(crate) mod open;
 pub(crate) mod pool;
 pub(crate) mod renew;

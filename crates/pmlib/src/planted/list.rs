@@ -63,6 +63,10 @@ pmem::bugs! {
         "recovery compares a log's segment with what it was when it was made";
     "bug-cut-before-lengths",
         "what a heap is to lose is gone before its length says so";
+    "bug-hole-before-free",
+        "what is freed becomes a hole before its record is durable";
+    "bug-hole-in-anothers-chunk",
+        "chunks become holes that another process has taken meanwhile";
     "bug-mended-unflushed",
         "what a repair has mended is not written back";
     "bug-queue-front-before-record",

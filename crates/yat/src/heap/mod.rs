@@ -44,6 +44,9 @@ const HEAP_BYTES: u64 = 1 << 20;
 /// Bytes of its memory: so far it can grow.
 const MEMORY_BYTES: u64 = HEAP_BYTES + (8 << 16);
 
+/// Chunks of the shortest hole.
+const HOLE_CHUNKS: u64 = 2;
+
 /// One thing that a transaction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
@@ -80,6 +83,10 @@ pub enum Step {
     AroundSecond(Vec<Act>, Vec<Act>),
     /// The second process leaves, and comes again.
     Rejoin,
+    /// Free runs of two chunks become holes, by the first process or by the second.
+    Holes(bool),
+    /// A transaction on lane 0, during which the second process makes holes.
+    AroundHoles(Vec<Act>),
 }
 
 impl fmt::Display for Step {
@@ -96,6 +103,11 @@ impl fmt::Display for Step {
                 )
             }
             Step::Rejoin => f.write_str("second process leaves and comes"),
+            Step::Holes(false) => f.write_str("holes"),
+            Step::Holes(true) => f.write_str("second process: holes"),
+            Step::AroundHoles(outer) => {
+                write!(f, "lane 0: {outer:?} around second process: holes")
+            }
         }
     }
 }
@@ -192,6 +204,18 @@ impl Heaps {
                 on_cpu(0);
                 heap.commit(tx)
             }
+            Step::Holes(_) => both.as_second(|heap| heap.punch(HOLE_CHUNKS).map(drop)),
+            Step::AroundHoles(outer) => {
+                let mut tx = both.heap.begin_on(0);
+                do_all(&mut tx, directory, outer, nth)?;
+                let other = both.second.as_ref().and_then(|second| second.heap.as_ref());
+                let other = other.ok_or(Error::Broken)?;
+                on_cpu(1);
+                let made = other.punch(HOLE_CHUNKS);
+                on_cpu(0);
+                made?;
+                both.heap.commit(tx)
+            }
             _ => {
                 let Some(second) = &mut both.second else {
                     return Err(Error::Broken);
@@ -230,6 +254,7 @@ impl Heaps {
                 *heap = Heap::attach(left)?;
                 Ok(())
             }
+            Step::Holes(false) => heap.punch(HOLE_CHUNKS).map(drop),
             step => self.run_second(both, step, nth),
         }
     }

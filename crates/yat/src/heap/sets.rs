@@ -84,10 +84,39 @@ pub fn shared() -> Vec<Heaps> {
         .collect();
     all.push(kept_of_an_older_record());
     all.push(grown_by_the_other());
+    all.extend(holes());
     for heap in &mut all {
         heap.is_shared = true;
     }
     all
+}
+
+/// Holes of what an object was in, and beside objects that the one who makes them does not know of.
+fn holes() -> Vec<Heaps> {
+    use Act::{Edit, Free, Make};
+    // So much that few chunks are free, for few bytes to be lost.
+    let mut full = two_objects();
+    full.push(one(0, &[Make(2, 120_000), Make(3, 500_000)]));
+    let sequences = [
+        vec![
+            one(0, &[Edit(2, 2)]),
+            one(0, &[Free(2)]),
+            Step::Holes(false),
+            one(1, &[Make(4, 120_000)]),
+        ],
+        vec![
+            one(0, &[Edit(2, 2), Free(2)]),
+            Step::Holes(true),
+            one(0, &[Edit(1, 1)]),
+            one(0, &[Edit(1, 1)]),
+            Step::Holes(true),
+        ],
+        vec![second(1, &[Make(4, 120_000)]), Step::Holes(false)],
+        vec![Step::AroundHoles(vec![Make(4, 120_000)])],
+        vec![Step::AroundHoles(vec![Free(2), Make(4, 64)])],
+    ];
+    let workloads = sequences.iter().map(|steps| workload(&full, steps));
+    workloads.collect()
 }
 
 /// The heap grows, and the other process uses what was added.
@@ -157,6 +186,14 @@ pub fn killed() -> Vec<Heaps> {
     all.push(workload(&full, &[one(0, &[Make(3, 400_000)])]));
     let wide = [one(0, &[Make(2, WIDE)]), one(0, &[Make(3, WIDE), Free(2)])];
     all.push(workload(&objects, &wide));
+    let holes = [
+        one(0, &[Make(2, 120_000)]),
+        one(0, &[Free(2)]),
+        one(0, &[Edit(1, 1)]),
+        Step::Holes(false),
+        one(0, &[Make(2, 120_000)]),
+    ];
+    all.push(workload(&objects, &holes));
     for heap in &mut all {
         heap.is_shared = true;
     }

@@ -69,7 +69,7 @@ test-media: bootstrap build ## Pools on emulated NVDIMMs in a virtual machine wh
 	@bash tests/media.sh
 	@bash tests/heap-media.sh
 
-miri: ## The heap's unit tests that touch no mapping, under Miri (nightly)
+miri: ## The heap's tests that touch no mapping, under Miri (nightly)
 	@bash tests/miri.sh
 
 fuzz: bootstrap ## Damaged pools by libFuzzer, for an hour or PMFS_FUZZ_SECONDS

@@ -204,6 +204,10 @@ pmheap_t *pmheap_open(const char *path, const struct pmheap_options *options);
  * ends without it is like one that was killed: nothing is lost, and the next opener looks. */
 enum pmheap_code pmheap_close(pmheap_t *heap);
 enum pmheap_code pmheap_stat(pmheap_t *heap, struct pmheap_stat *into);
+/* Gives free runs of 2 MiB back to the file system, as holes of the heap's file, and tells their
+ * bytes: 0 where the medium has no holes. Others may have the heap. A hole gets space again when an
+ * object needs it. */
+enum pmheap_code pmheap_give_back(pmheap_t *heap, uint64_t *bytes);
 /* Looks at every chunk. No transaction may go on meanwhile. */
 enum pmheap_code pmheap_check(pmheap_t *heap, struct pmheap_census *into);
 

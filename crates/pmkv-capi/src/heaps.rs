@@ -198,6 +198,18 @@ pub unsafe extern "C" fn pmheap_stat(heap: *mut HeapHandle, into: *mut StatRaw) 
 
 /// See `pmkv.h`.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmheap_give_back(heap: *mut HeapHandle, bytes: *mut u64) -> Code {
+    done(|| {
+        // SAFETY: as the header says. A place that is none is told before anything is done.
+        unsafe { put(bytes, 0) }?;
+        let given = with(heap, |heap| Ok(heap.give_back()?))?;
+        // SAFETY: as above.
+        unsafe { put(bytes, given) }
+    })
+}
+
+/// See `pmkv.h`.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn pmheap_check(heap: *mut HeapHandle, into: *mut CensusRaw) -> Code {
     done(|| {
         with(heap, |heap| {

@@ -192,6 +192,23 @@ static void roots(void)
     IS(pmheap_root(heap, "second", 16, three) == second);
 }
 
+/* Space of a large object that died goes back to the file system, and is taken again. */
+static void holes(int has_file)
+{
+    uint64_t given = 1, objects = count();
+    OK(pmheap_give_back(heap, &given));
+    uint64_t large = make(8 << 20);
+    pmheap_tx_t *tx = pmheap_tx_begin(heap);
+    OK(pmheap_tx_free(tx, large));
+    OK(pmheap_tx_commit(tx));
+    OK(pmheap_give_back(heap, &given));
+    IS(has_file ? given >= 6 << 20 && given % (2 << 20) == 0 : given == 0);
+    OK(pmheap_give_back(heap, &given));
+    IS(given == 0);
+    large = make(8 << 20);
+    IS(word_of(large, (8 << 20) - 8) == 0 && count() == objects + 1);
+}
+
 int main(int argc, char **argv)
 {
     struct pmheap_options options;
@@ -220,6 +237,7 @@ int main(int argc, char **argv)
         make(40 << 20);
         OK(pmheap_stat(heap, &stat));
         IS(stat.bytes > 40 << 20 && stat.spans == 2);
+        holes(!options.is_private);
         uint64_t objects = count();
         OK(pmheap_close(heap));
         if (round == 1)

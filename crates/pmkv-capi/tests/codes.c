@@ -63,6 +63,7 @@ static void handles(void)
     pmheap_t *heap = fresh(1 << 20), *closed = heap;
     uint64_t object = make(heap, 64);
     FAILS(PMHEAP_E_NULL, pmheap_stat(heap, NULL));
+    FAILS(PMHEAP_E_NULL, pmheap_give_back(heap, NULL));
     FAILS(PMHEAP_E_NULL, pmheap_check(heap, NULL));
     FAILS(PMHEAP_E_NULL, pmheap_read(heap, object, 0, NULL, 1));
     FAILS(PMHEAP_E_NULL, pmheap_root(heap, NULL, 8, 1));
@@ -250,6 +251,8 @@ static void files(void)
     pmheap_t *read_only = pmheap_open(path, &options);
     IS(read_only != NULL && pmheap_size_of(read_only, object) == 64);
     FAILS(PMHEAP_E_READ_ONLY, pmheap_tx_begin(read_only));
+    uint64_t given = 1;
+    FAILS(PMHEAP_E_READ_ONLY, pmheap_give_back(read_only, &given));
     FAILS(PMHEAP_E_READ_ONLY, pmheap_root(read_only, "missing", 8, 1));
     OK(pmheap_close(read_only));
     IS(chmod(path, 0600) == 0);
@@ -363,6 +366,7 @@ static void processes(void)
         char bytes[8];
         FAILS(PMHEAP_E_FORKED, pmheap_read(heap, object, 0, bytes, 8));
         FAILS(PMHEAP_E_FORKED, pmheap_stat(heap, &stat));
+        FAILS(PMHEAP_E_FORKED, pmheap_give_back(heap, &object));
         struct pmheap_census census;
         int got = 0;
         FAILS(PMHEAP_E_FORKED, pmheap_size_of(heap, object));

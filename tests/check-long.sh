@@ -66,6 +66,7 @@ campaign "refused types" '^test result' \
     cargo test -p pmlib --test refused -- --ignored
 campaign "heap flips" '^[0-9]+ flips' \
     env PMLIB_FLIPS_ONE_IN="${PMLIB_FLIPS_ONE_IN:-1}" cargo test --release -p pmlib --test every_byte -- --nocapture
+campaign "ASan" '^test result' bash tests/asan.sh
 campaign "Miri" '^test result' bash tests/miri.sh
 campaign "crash states" '^(Atomic|Ordered|Looking|Waiting): ' \
     env YAT_HEAP_ONE_IN=1 cargo test --release -p yat -- --nocapture --test-threads=1

@@ -1,6 +1,7 @@
 //! Goal: `pmkv.h` and the library do what the header says, for C and for C++. Method: programs of
 //! this directory are compiled, without a warning, against both libraries, and run; so is the
-//! example of the documentation, which is killed.
+//! example of the documentation, which is killed. `PMKV_SANITIZER=address` has them run under
+//! AddressSanitizer (`tests/asan.sh`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -29,6 +30,11 @@ fn built(name: &str) -> PathBuf {
 const C11: &[&str] = &["gcc", "-std=c11", "-D_GNU_SOURCE"];
 const CPP: &[&str] = &["g++", "-std=c++14", "-x", "c++"];
 
+/// The compiler's sanitizer under which the programs run, if one is wanted.
+fn sanitizer() -> Option<String> {
+    std::env::var("PMKV_SANITIZER").ok()
+}
+
 /// A compiled program, in a place of its own.
 struct Program {
     dir: TempDir,
@@ -40,6 +46,9 @@ impl Program {
         let mut compile = Command::new(compiler[0]);
         compile.args(&compiler[1..]);
         compile.args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1", "-g"]);
+        if let Some(sanitizer) = sanitizer() {
+            compile.arg(format!("-fsanitize={sanitizer}"));
+        }
         compile.arg("-I").arg(here("include")).arg(source);
         compile.args(["-x", "none"]);
         if shared {
@@ -91,6 +100,20 @@ fn every_function() {
         program.run();
         sound(&program.heap());
     }
+}
+
+/// Goal: AddressSanitizer sees what programs and the library do. Method: a program that stores
+/// behind its memory has to be ended.
+#[test]
+fn a_sanitizer_sees_an_overrun() {
+    if sanitizer().as_deref() != Some("address") {
+        return;
+    }
+    let program = Program::compile(C11, &here("tests/overrun.c"), true);
+    let ran = program.command().output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(!ran.status.success(), "{said}");
+    assert!(said.contains("heap-buffer-overflow"), "{said}");
 }
 
 #[test]

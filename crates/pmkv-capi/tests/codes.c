@@ -366,7 +366,8 @@ static void processes(void)
         char bytes[8];
         FAILS(PMHEAP_E_FORKED, pmheap_read(heap, object, 0, bytes, 8));
         FAILS(PMHEAP_E_FORKED, pmheap_stat(heap, &stat));
-        FAILS(PMHEAP_E_FORKED, pmheap_give_back(heap, &object));
+        uint64_t given;
+        FAILS(PMHEAP_E_FORKED, pmheap_give_back(heap, &given));
         struct pmheap_census census;
         int got = 0;
         FAILS(PMHEAP_E_FORKED, pmheap_size_of(heap, object));

@@ -193,7 +193,7 @@ pub const BITMAP_OFFSET: u64 = 32;
 /// has looked at the run.
 pub const ENGINE_OFFSET: u64 = 40;
 
-/// In it: 1 if the file may have a hole where the chunk is. Whoever takes the chunk gives it space
+/// In it: 1 if the file may have a hole where the chunk is. The chunk gets space when it is taken,
 /// before the first store.
 pub const HOLE_OFFSET: u64 = 56;
 /// [`USE_OFFSET`]: a run has it.

@@ -1,9 +1,9 @@
 //! Goal: whatever byte of a heap is damaged, opening, checking, repairing and using it end with an
 //! answer. Method: a heap that grew, with named roots, objects of several sizes and every
-//! container, left clean or by a crash. One bit of a byte is flipped, or all of them; the heap is opened,
-//! checked and used; then the damaged bytes are repaired, and what is left is opened, checked and
-//! used. A panic fails the test, and so does a call that does not end. Lines of zeros mean nothing
-//! but in the header: of their bytes one in 61 is tried.
+//! container, left clean or by a crash. One bit of a byte is flipped, or all of them; the heap is
+//! opened, checked and used; then the damaged bytes are repaired, and what is left is opened,
+//! checked and used. A panic fails the test, and so does a call that does not end. Lines of zeros
+//! mean nothing but in the header: of their bytes one in 61 is tried.
 //!
 //! `PMLIB_FLIPS_ONE_IN` says how many bytes are left out (1: none), `PMLIB_FLIPS_SEED` which.
 #![forbid(unsafe_code)]

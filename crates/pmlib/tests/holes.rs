@@ -64,7 +64,7 @@ fn space_goes_back_and_is_taken_again() {
     let kept: Vec<u64> = objects.into_iter().skip(7).step_by(25).collect();
     assert!(kept.iter().all(|&kept| holds(&other, kept, 512 << 10, 1)));
 
-    // Who had the heap before, and did not make the holes, takes the space again.
+    // A user that did not make the holes takes the space again.
     let low = space(&path);
     let large = make(&other, 20 * MIB, 9).unwrap();
     assert!(
@@ -84,7 +84,7 @@ fn space_goes_back_and_is_taken_again() {
     heap.check().unwrap();
 }
 
-/// What has no file, or one without holes, gives nothing back, and says so.
+/// A heap without a file, or with one that has no holes, gives nothing back, and says so.
 #[test]
 fn memory_has_no_holes() {
     let heap = Heap::private(8 * MIB, &Options::default()).unwrap();

@@ -2,8 +2,8 @@
 
 use yat::campaign::{number, seed_of_the_day};
 
-/// One bug in `one_in` (`YAT_BUGS_ONE_IN`), other ones each day (`YAT_SEED`); `YAT_BUG` has all with
-/// this in their name.
+/// One bug in `one_in` (`YAT_BUGS_ONE_IN`), other ones each day (`YAT_SEED`); `YAT_BUG` has all
+/// with this in their name.
 pub fn of_the_day(names: impl Iterator<Item = &'static str>, one_in: u64) -> Vec<&'static str> {
     if let Ok(part) = std::env::var("YAT_BUG") {
         return names.filter(|name| name.contains(&part)).collect();

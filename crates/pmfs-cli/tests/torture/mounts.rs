@@ -7,7 +7,6 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use crate::face::mount_dir;
@@ -107,12 +106,9 @@ impl Mount {
         }
     }
 
-    /// Takes away what a dead daemon has left, unless a `pmfs run` that was just starting has.
+    /// Takes away what a dead daemon has left.
     pub fn detach(&self) {
-        match unmount(self.dir(), UnmountFlags::DETACH) {
-            Ok(()) | Err(Errno::INVAL) => (),
-            Err(error) => panic!("mount {}: {error}", self.number),
-        }
+        unmount(self.dir(), UnmountFlags::DETACH).expect("it was mounted");
     }
 
     /// Ends it in good order.

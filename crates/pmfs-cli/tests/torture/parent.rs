@@ -312,6 +312,9 @@ impl Torture {
             Victim::Worker(worker) => manner.by(self.workers[worker].way),
             Victim::Daemon(_) => manner.outside(),
         };
+        if let Victim::Daemon(mount) = victim {
+            self.end_run(mount);
+        }
         if let (Some(slot), Manner::Holding) = (slot, manner) {
             self.wait_for_a_lock(slot);
         }
@@ -378,7 +381,27 @@ impl Torture {
         }
     }
 
-    /// A daemon, and then those whom it served.
+    fn end_workers(&mut self, workers: &[usize]) {
+        for &worker in workers {
+            self.workers[worker].kill();
+            self.workers[worker].reap(|| {});
+        }
+    }
+
+    /// Kills the workers of `pmfs run` below a mount whose daemon dies next: one that is just
+    /// starting would take the dead mount away, and mount the pool there by itself.
+    fn end_run(&mut self, mount: usize) {
+        let (run, _) = self.run_and_served(mount);
+        self.end_workers(&run);
+    }
+
+    /// The workers below a mount: those of `pmfs run`, and those that the daemon serves.
+    fn run_and_served(&self, mount: usize) -> (Vec<usize>, Vec<usize>) {
+        let is_run = |&worker: &usize| matches!(self.workers[worker].way, Way::Run(_));
+        self.below(mount).into_iter().partition(is_run)
+    }
+
+    /// A daemon, and then the workers that it served.
     fn kill_daemon(&mut self, mount: usize, slot: Option<Slot>, manner: Manner) -> Fall {
         let mut daemon = self.mounts[mount].daemon.take().expect("started");
         daemon.kill().expect("kill");
@@ -391,13 +414,10 @@ impl Torture {
             self.mounts[mount].said()
         );
         let held = seen.or_else(look);
-        let below = self.below(mount);
-        for &worker in &below {
-            self.workers[worker].kill();
-            self.workers[worker].reap(|| {});
-        }
+        let (_, served) = self.run_and_served(mount);
+        self.end_workers(&served);
         self.mounts[mount].detach();
-        let begun = below.iter().filter_map(|&worker| {
+        let begun = served.iter().filter_map(|&worker| {
             let within = journal::last_begun(self.path(), worker)?;
             Some((within, journal::age(self.path(), worker)))
         });
@@ -450,6 +470,8 @@ impl Torture {
         let daemons: Vec<Option<Slot>> = (0..self.mounts.len())
             .map(|mount| self.held_by(Victim::Daemon(mount)))
             .collect();
+        // The workers first: see `end_run`.
+        self.workers.iter_mut().for_each(Worker::kill);
         for mount in &mut self.mounts {
             mount
                 .daemon
@@ -458,7 +480,6 @@ impl Torture {
                 .kill()
                 .expect("kill");
         }
-        self.workers.iter_mut().for_each(Worker::kill);
         for (worker, slot) in slots.into_iter().enumerate() {
             let fall = self.kill(worker, slot, Manner::Random);
             self.outcome.tally.add(&fall);

@@ -7,9 +7,7 @@ use super::dispatch::{Adapter, Answer, Refusal};
 use crate::server::LockRequest;
 use crate::wire::message::Body;
 use crate::wire::reply::{LkOut, Reply};
-use crate::wire::request::{
-    FileLock, FlushIn, InHeader, LK_FLOCK, LkIn, RELEASE_FLOCK_UNLOCK, ReleaseIn,
-};
+use crate::wire::request::{FileLock, FlushIn, InHeader, LK_FLOCK, LkIn, ReleaseIn};
 
 /// F_RDLCK, F_WRLCK and F_UNLCK of `fcntl(2)`.
 const READ: u32 = 0;
@@ -28,8 +26,7 @@ impl Adapter {
 
     pub(super) fn release(&self, header: &InHeader, mut body: Body<'_>) -> Answer {
         let asked: ReleaseIn = body.take()?;
-        let flock = (asked.release_flags & RELEASE_FLOCK_UNLOCK != 0).then_some(asked.lock_owner);
-        self.run(|server| server.close_file(header.nodeid, asked.fh, flock))
+        self.run(|server| server.close_file(header.nodeid, asked.fh))
     }
 
     pub(super) fn getlk(&self, header: &InHeader, body: Body<'_>, reply: &mut Reply) -> Answer {

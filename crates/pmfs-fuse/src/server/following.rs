@@ -265,9 +265,7 @@ mod tests {
         let case = Case::new();
         case.server.fs.close_file(case.file).unwrap();
         assert_eq!(case.read(2, 1), b"2");
-        case.server
-            .close_file(case.node, case.handle, None)
-            .unwrap();
+        case.server.close_file(case.node, case.handle).unwrap();
         assert!(matches!(
             case.server.fs.file(case.file),
             Err(Error::NotOpen)
@@ -293,7 +291,7 @@ mod tests {
         }
         program.close_file(file).unwrap();
         program.unlink(ROOT_INO, b"file").unwrap();
-        let close = |handle| case.server.close_file(case.node, handle, None).unwrap();
+        let close = |handle| case.server.close_file(case.node, handle).unwrap();
         close(case.handle);
         close(handles[0]);
         assert!(case.server.fs.getattr(case.node).is_ok(), "one is open");

@@ -3,14 +3,18 @@
 //!
 //! The kernel tells when a process closes a file (FLUSH, with the owner of its POSIX locks) and
 //! when an open file is no more (RELEASE), but not when a lock of the open file itself (OFD) ends.
-//! Each handle therefore remembers the owners that took range locks through it; the locks of those
-//! that no FLUSH has named end with the handle.
+//! Each handle therefore remembers the locks that were last taken through it, by owner; those of
+//! owners that no FLUSH has named end with the handle.
+//!
+//! The kernel makes the owner of an OFD lock or a flock from the address of the open file, and
+//! sends RELEASE when that is free already. A file that is opened then may have the same owner, and
+//! take a lock before the RELEASE is served: a lock belongs to one handle only, the last.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pmfs::Ino;
+use pmfs::{Ino, LockOwner, LockRange};
 
 /// The access that a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +27,8 @@ pub enum Access {
     Both,
 }
 
-/// Owners of range locks, by handle.
-type Owners = HashMap<u64, Vec<u64>>;
+/// Owners of locks and their ranges, by handle.
+type Owners = HashMap<u64, Vec<(LockOwner, LockRange)>>;
 
 #[derive(Default)]
 pub(super) struct Handles {
@@ -50,22 +54,23 @@ impl Handles {
     }
 
     /// The owner is about to lock a range through the handle.
-    pub(super) fn note(&self, ino: Ino, handle: u64, owner: u64) {
+    pub(super) fn note(&self, ino: Ino, handle: u64, (owner, range): (LockOwner, LockRange)) {
         let mut owners = self.owners();
-        let noted = owners.entry(ino).or_default().entry(handle).or_default();
-        if !noted.contains(&owner) {
-            noted.push(owner);
+        let handles = owners.entry(ino).or_default();
+        for noted in handles.values_mut() {
+            take_out(noted, owner, range);
         }
+        handles.entry(handle).or_default().push((owner, range));
     }
 
     /// The owner gives up all it has of the inode, whichever handles it was locked through.
-    pub(super) fn forget(&self, ino: Ino, owner: u64) {
+    pub(super) fn forget(&self, ino: Ino, owner: LockOwner) {
         let mut owners = self.owners();
         let Some(handles) = owners.get_mut(&ino) else {
             return;
         };
         handles.retain(|_, noted| {
-            noted.retain(|other| *other != owner);
+            noted.retain(|(other, _)| *other != owner);
             !noted.is_empty()
         });
         if handles.is_empty() {
@@ -73,28 +78,70 @@ impl Handles {
         }
     }
 
-    /// The handle is no more; whose locks end with it.
-    pub(super) fn close(&self, ino: Ino, handle: u64) -> Vec<u64> {
+    /// The handle is no more: its locks end by `unlock`. Nobody notes a range meanwhile, so that
+    /// none is unlocked that was locked since.
+    pub(super) fn close(
+        &self,
+        ino: Ino,
+        handle: u64,
+        mut unlock: impl FnMut(LockOwner, LockRange),
+    ) {
         let mut owners = self.owners();
         let Some(handles) = owners.get_mut(&ino) else {
-            return Vec::new();
+            return;
         };
         let closed = handles.remove(&handle).unwrap_or_default();
         if handles.is_empty() {
             owners.remove(&ino);
         }
-        closed
+        for (owner, range) in closed {
+            unlock(owner, range);
+        }
     }
 
-    /// No code that may panic runs under this lock.
+    /// What it guards is whole at each call that may panic.
     fn owners(&self) -> MutexGuard<'_, HashMap<Ino, Owners>> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes a range of an owner out of those that were noted.
+fn take_out(noted: &mut Vec<(LockOwner, LockRange)>, owner: LockOwner, range: LockRange) {
+    for (other, old) in std::mem::take(noted) {
+        if other != owner || old.end < range.start || range.end < old.start {
+            noted.push((other, old));
+            continue;
+        }
+        if old.start < range.start {
+            let end = range.start - 1;
+            noted.push((other, LockRange { end, ..old }));
+        }
+        if range.end < old.end {
+            let start = range.end + 1;
+            noted.push((other, LockRange { start, ..old }));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn range(start: u64, end: u64) -> LockRange {
+        LockRange { start, end }
+    }
+
+    fn posix(id: u64) -> LockOwner {
+        let class = pmfs::LockClass::Posix;
+        LockOwner { class, id }
+    }
+
+    fn closed(handles: &Handles, ino: Ino, handle: u64) -> Vec<(u64, LockRange)> {
+        let mut all = Vec::new();
+        handles.close(ino, handle, |owner, range| all.push((owner.id, range)));
+        all.sort_by_key(|(owner, range)| (*owner, range.start));
+        all
+    }
 
     /// After close there is nothing left for the end of a handle to take; a late end takes
     /// nothing of what was locked through another handle since.
@@ -107,17 +154,33 @@ mod tests {
         assert_eq!(Handles::access(second), Access::Both);
         let third = handles.number(Access::Writing);
         assert_eq!(Handles::access(third), Access::Writing);
-        handles.note(7, first, 100);
-        handles.note(7, first, 100);
-        handles.note(7, first, 200);
-        handles.note(7, second, 100);
-        handles.note(8, first, 300);
-        handles.forget(7, 100);
-        handles.note(7, second, 100);
-        assert_eq!(handles.close(7, first), [200]);
-        assert_eq!(handles.close(7, first), []);
-        assert_eq!(handles.close(7, second), [100]);
-        assert_eq!(handles.close(8, first), [300]);
+        let all = LockRange::WHOLE;
+        handles.note(7, first, (posix(100), all));
+        handles.note(7, first, (posix(100), all));
+        handles.note(7, first, (posix(200), all));
+        handles.note(7, second, (posix(100), all));
+        handles.note(8, first, (posix(300), all));
+        handles.forget(7, posix(100));
+        handles.note(7, second, (posix(100), all));
+        assert_eq!(closed(&handles, 7, first), [(200, all)]);
+        assert_eq!(closed(&handles, 7, first), []);
+        assert_eq!(closed(&handles, 7, second), [(100, all)]);
+        assert_eq!(closed(&handles, 8, first), [(300, all)]);
         assert!(handles.owners().is_empty());
+    }
+
+    /// A file opened since has the same owner: what it has locked stays.
+    #[test]
+    fn a_late_end_leaves_what_the_next_file_has_locked() {
+        let handles = Handles::default();
+        handles.note(7, 4, (posix(100), range(10, 99)));
+        handles.note(7, 4, (posix(100), LockRange::WHOLE));
+        handles.note(7, 8, (posix(100), range(20, 29)));
+        handles.note(7, 8, (posix(200), range(20, 29)));
+        handles.note(7, 12, (posix(100), range(u64::MAX, u64::MAX)));
+        let left = [range(0, 19), range(30, u64::MAX - 1)];
+        assert_eq!(closed(&handles, 7, 4), left.map(|range| (100, range)));
+        let of_second = [100, 200].map(|owner| (owner, range(20, 29)));
+        assert_eq!(closed(&handles, 7, 8), of_second);
     }
 }

@@ -96,18 +96,17 @@ impl Server {
         }
     }
 
-    /// RELEASE and RELEASEDIR: an open file is no more. `flock`: the owner whose flock ends.
+    /// RELEASE and RELEASEDIR: an open file is no more.
     ///
     /// # Errors
     /// Those of the engine's calls; nothing of it is left undone that can be done.
-    pub fn close_file(&self, node: u64, handle: u64, flock: Option<u64>) -> Result<()> {
+    pub fn close_file(&self, node: u64, handle: u64) -> Result<()> {
         let ino = ino_of(node);
         let mut outcome = Ok(());
-        let ranges = self.handles.close(ino, handle);
-        let owners = ranges.into_iter().map(range_owner);
-        for owner in owners.chain(flock.map(flock_owner)) {
-            outcome = outcome.and(self.fs.unlock_all(ino, owner));
-        }
+        self.handles.close(ino, handle, |owner, range| {
+            let unlocked = self.fs.unlock(ino, owner, range);
+            outcome = std::mem::replace(&mut outcome, Ok(())).and(unlocked);
+        });
         outcome = outcome.and(self.stop_following(self.following.remove(handle)));
         outcome = outcome.and(self.uncount_handle(ino, handle));
         self.release(ino);
@@ -120,8 +119,9 @@ impl Server {
     /// Those of the engine's call; so for all below.
     pub fn flush(&self, node: u64, owner: u64) -> Result<()> {
         let ino = ino_of(node);
+        let owner = range_owner(owner);
         self.handles.forget(ino, owner);
-        self.fs.unlock_all(ino, range_owner(owner))
+        self.fs.unlock_all(ino, owner)
     }
 
     /// The open file whose flock is asked for: its lock is every descriptor's that stands for it.
@@ -149,9 +149,8 @@ impl Server {
         let Some(kind) = asked.kind else {
             return self.fs.unlock(ino, owner, asked.range);
         };
-        if !asked.flock {
-            self.handles.note(ino, asked.handle, asked.owner);
-        }
+        let lock = (owner, asked.range);
+        self.handles.note(ino, asked.handle, lock);
         self.fs.lock(ino, owner, kind, asked.range, asked.pid)
     }
 
@@ -173,6 +172,49 @@ impl Server {
             // Without a signal the kernel must not be told of one.
             Err(Error::Interrupted) if !interrupted() => Err(Error::ShutDown),
             other => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{made, server};
+    use super::*;
+
+    /// Goal: the end of an open file that is served late takes no lock of the file that was opened
+    /// after it, for which the kernel has the same number of an owner; but what it alone has
+    /// locked.
+    #[test]
+    fn a_late_end_takes_no_lock_of_the_next_open_file() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let server = server(&dir);
+        let node = made(&server, b"file");
+        for flock in [false, true] {
+            let [first, second, third] = [(); 3].map(|()| server.open(node, Access::Both).unwrap());
+            let asked = |handle, owner, start, end| LockRequest {
+                node,
+                handle,
+                owner,
+                flock,
+                range: LockRange { start, end },
+                kind: Some(LockKind::Write),
+                pid: 0,
+            };
+            let whole = |handle, owner| asked(handle, owner, 0, u64::MAX);
+            server.lock(&whole(first, 5)).unwrap();
+            match flock {
+                true => server.lock(&whole(second, 5)).unwrap(),
+                false => server.lock(&asked(second, 5, 10, 19)).unwrap(),
+            }
+            server.close_file(node, first).unwrap();
+            if !flock {
+                server.lock(&asked(third, 6, 20, 29)).unwrap();
+            }
+            let other = server.lock(&asked(third, 6, 10, 10));
+            assert!(matches!(other, Err(Error::WouldBlock)), "{other:?}");
+            server.close_file(node, second).unwrap();
+            server.lock(&asked(third, 6, 10, 10)).unwrap();
+            server.close_file(node, third).unwrap();
         }
     }
 }

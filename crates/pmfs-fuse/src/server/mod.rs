@@ -665,7 +665,7 @@ mod tests {
     /// A file, closed again.
     pub(super) fn made(server: &Server, name: &[u8]) -> u64 {
         let (attr, handle) = server.create(1, name, &NEW, Access::Both).unwrap();
-        server.close_file(attr.ino, handle, None).unwrap();
+        server.close_file(attr.ino, handle).unwrap();
         attr.ino
     }
 
@@ -714,7 +714,7 @@ mod tests {
         let free = server.statfs().unwrap().inodes_free;
         let tmpfile = || {
             let (attr, handle) = server.tmpfile(1, &NEW, Access::Both).unwrap();
-            server.close_file(attr.ino, handle, None).unwrap();
+            server.close_file(attr.ino, handle).unwrap();
             attr.ino
         };
         let node = tmpfile();
@@ -754,7 +754,7 @@ mod tests {
         other.unlink(ROOT_INO, b"a").unwrap();
         let mut content = [0; 4];
         assert_eq!(server.read(node, (0, true), 0, &mut content).unwrap(), 1);
-        server.close_file(node, handle, None).unwrap();
+        server.close_file(node, handle).unwrap();
         assert!(server.getattr(node).is_err());
         // The number comes back with another file.
         let mut names = (0..10_000).map(|n| format!("n{n}"));
@@ -770,7 +770,7 @@ mod tests {
             assert!(matches!(server.getattr(node), Err(Error::Stale)));
             server.lookup(1, name.as_bytes()).unwrap();
             let handle = server.open(node, Access::Reading).unwrap();
-            server.close_file(node, handle, None).unwrap();
+            server.close_file(node, handle).unwrap();
         }
         other.close().unwrap();
     }

@@ -106,7 +106,7 @@ mod tests {
             gid: 0,
         };
         let (attr, handle) = server.create(1, b"a", &new, Access::Both).unwrap();
-        server.close_file(attr.ino, handle, None).unwrap();
+        server.close_file(attr.ino, handle).unwrap();
         (server, attr.ino)
     }
 

@@ -91,7 +91,5 @@ pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 /// `FUSE_IOCTL_UNRESTRICTED`: the argument is a pointer in the caller.
 pub(crate) const IOCTL_UNRESTRICTED: u32 = 1 << 1;
-/// `FUSE_RELEASE_FLOCK_UNLOCK`: the open file had a flock.
-pub(crate) const RELEASE_FLOCK_UNLOCK: u32 = 1 << 1;
 /// `FUSE_LK_FLOCK`: of flock(2), not of a range.
 pub(crate) const LK_FLOCK: u32 = 1 << 0;

@@ -253,15 +253,17 @@ pub fn keyed_recovered() -> Vec<Keyed> {
         workload(TWO, &used(2), &[Delete(0)]),
         workload(TWO, &used(2), &[Put(0, LEN), Delete(0)]),
         workload(SMALL, &keys(8), &[Put(0, LEN)]),
-        workload(SMALL, &keys(16), &[Put(16, LEN)]),
     ]
 }
 
-/// One whose recovery is long: crashed twice, it takes many minutes.
+/// Those whose recovery is long: crashed twice, each takes many minutes.
 #[must_use]
 pub fn keyed_recovered_slowly() -> Vec<Keyed> {
     let batch = Batch(&[(0, 8), (2, 8)], &[1]);
-    vec![workload(TWO, &small_keys(2), &[batch])]
+    vec![
+        workload(SMALL, &keys(16), &[Put(16, LEN)]),
+        workload(TWO, &small_keys(2), &[batch]),
+    ]
 }
 
 /// Those whose calls are killed.

@@ -99,7 +99,7 @@ impl Handles {
         }
     }
 
-    /// What it guards is whole at each call that may panic.
+    /// The map is whole at each call under this lock that may panic.
     fn owners(&self) -> MutexGuard<'_, HashMap<Ino, Owners>> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -133,7 +133,7 @@ stage "build" cargo build
 counted "benchmarks, monitor" cargo test --no-fail-fast -p pmbench -p pmkv-peers -p pmmon -p pmmon-cli -p pmmon-sys -- --show-output
 begin_media
 counted "crash states" cargo test --no-fail-fast -p yat -- --show-output
-counted "planted bugs" cargo test -p yat --features planted-bugs --test planted --test heap_planted --test kv_planted -- --show-output
+counted "planted bugs" cargo test --no-fail-fast -p yat --features planted-bugs --test planted --test heap_planted --test kv_planted -- --show-output
 counted "installing" env PMFS="$target/debug/pmfs" bash tests/install.sh
 counted "Python" bash tests/python.sh
 counted "Python's wheel" bash tests/wheel.sh

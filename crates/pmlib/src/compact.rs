@@ -54,7 +54,7 @@ impl Heap {
     /// Those of [`Heap::tx`].
     pub fn free_chunks(&self) -> Result<u64> {
         let before = self.stats()?.free_bytes;
-        let mut tx = Tx::on(self.core(), None);
+        let mut tx = Tx::on(self.core());
         tx.start()?;
         tx.make_room()?;
         tx.commit()?;

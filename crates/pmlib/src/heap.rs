@@ -263,7 +263,7 @@ impl Heap {
         body: impl FnOnce(&mut Tx<'_>) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         // It stays where it is: to move what was just stored costs as much as a miss of the cache.
-        let mut tx = Tx::on(&self.core, None);
+        let mut tx = Tx::on(&self.core);
         tx.start()?;
         let value = body(&mut tx)?;
         tx.commit()?;
@@ -279,8 +279,7 @@ impl Heap {
     pub fn begin_on(&self, lane: usize) -> Tx<'_> {
         self.core.writable().expect("a heap that may be written");
         let _window = self.core.mem.window();
-        let lane = self.core.try_lease(lane as u32, &mut None);
-        Tx::on(&self.core, Some(lane.expect("a free lane")))
+        Tx::on_lane(&self.core, lane as u32).expect("a free lane")
     }
 
     /// Ends such a transaction.

@@ -41,7 +41,7 @@ impl Heap {
     #[doc(hidden)]
     pub fn punch(&self, chunks: u64) -> Result<u64> {
         let core = self.core();
-        let mut tx = Tx::on(core, None);
+        let mut tx = Tx::on(core);
         tx.start()?;
         let lane = tx.need_lane()?;
         let (mut from, mut holes) = (0, 0);

@@ -38,7 +38,7 @@ impl Heap {
     /// # Ok::<_, pmlib::Error>(())
     /// ```
     pub fn begin(&self) -> Result<OpenTx<'_>> {
-        let mut tx = Tx::on(self.core(), None);
+        let mut tx = Tx::on(self.core());
         tx.start()?;
         Ok(OpenTx {
             tx: Some(tx),

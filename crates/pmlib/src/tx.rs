@@ -208,12 +208,12 @@ pub struct Tx<'h> {
 }
 
 impl<'h> Tx<'h> {
-    /// One on this lane, or on any that is free when it needs one. It is not begun.
+    /// One on any lane that is free when it needs one. It is not begun.
     #[inline]
-    pub(crate) fn on(core: &'h Core, lane: Option<Lease<'h>>) -> Tx<'h> {
+    pub(crate) fn on(core: &'h Core) -> Tx<'h> {
         Tx {
             core,
-            lane,
+            lane: None,
             work: Kept {
                 work: Some(WORK.take().unwrap_or_default()),
             },
@@ -221,6 +221,13 @@ impl<'h> Tx<'h> {
             is_done: false,
             _here: PhantomData,
         }
+    }
+
+    /// One on this lane; `None`: somebody has it.
+    pub(crate) fn on_lane(core: &'h Core, lane: u32) -> Option<Tx<'h>> {
+        let mut tx = Tx::on(core);
+        tx.lane = Some(core.try_lease(lane, &mut tx.work.spare)?);
+        Some(tx)
     }
 
     /// Begins it.

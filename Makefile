@@ -39,7 +39,7 @@ wheel: ## A wheel of the Python module, by maturin of PyPI: target/wheels
 demo: bootstrap build ## See it work: git and SQLite on a pool, a daemon killed, nothing lost
 	@bash tests/demo.sh
 
-test: ## Everything that must hold: half an hour on two cores
+test: ## Everything that must hold: 40 minutes on two cores
 	@bash tests/run.sh
 
 check-long: bootstrap ## The long campaigns: ten million model operations, 300 kills, all crash states

@@ -21,6 +21,7 @@ xz-utils xz
 make make
 tar tar
 python3 python3
+python3-venv /usr/lib/python3.11/ensurepip
 e2fsprogs mkfs.ext4
 attr setfattr
 acl setfacl

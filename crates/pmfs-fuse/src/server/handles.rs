@@ -27,6 +27,10 @@ pub enum Access {
     Both,
 }
 
+/// Ranges of an owner that a handle keeps apart. The smallest range around all stands for more, so
+/// that locks of many records cost neither time nor memory.
+const RANGES_MAX: usize = 256;
+
 /// Owners of locks and their ranges, by handle.
 type Owners = HashMap<u64, Vec<(LockOwner, LockRange)>>;
 
@@ -60,7 +64,23 @@ impl Handles {
         for noted in handles.values_mut() {
             take_out(noted, owner, range);
         }
-        handles.entry(handle).or_default().push((owner, range));
+        let noted = handles.entry(handle).or_default();
+        noted.push((owner, range));
+        if noted.iter().filter(|(other, _)| *other == owner).count() > RANGES_MAX {
+            gather(noted, owner);
+        }
+    }
+
+    /// The owner is about to unlock a range, through whichever handle.
+    pub(super) fn unnote(&self, ino: Ino, owner: LockOwner, range: LockRange) {
+        let mut owners = self.owners();
+        for noted in owners
+            .get_mut(&ino)
+            .into_iter()
+            .flat_map(HashMap::values_mut)
+        {
+            take_out(noted, owner, range);
+        }
     }
 
     /// The owner gives up all it has of the inode, whichever handles it was locked through.
@@ -123,6 +143,18 @@ fn take_out(noted: &mut Vec<(LockOwner, LockRange)>, owner: LockOwner, range: Lo
     }
 }
 
+/// Has one range of an owner, around all of its ranges.
+fn gather(noted: &mut Vec<(LockOwner, LockRange)>, owner: LockOwner) {
+    let (mut start, mut end) = (u64::MAX, 0);
+    noted.retain(|(other, range)| {
+        if *other == owner {
+            (start, end) = (start.min(range.start), end.max(range.end));
+        }
+        *other != owner
+    });
+    noted.push((owner, LockRange { start, end }));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,5 +214,23 @@ mod tests {
         assert_eq!(closed(&handles, 7, 4), left.map(|range| (100, range)));
         let of_second = [100, 200].map(|owner| (owner, range(20, 29)));
         assert_eq!(closed(&handles, 7, 8), of_second);
+    }
+    #[test]
+    fn many_ranges_are_few_to_keep() {
+        let handles = Handles::default();
+        for at in 0..10_000 {
+            handles.note(7, 4, (posix(1), range(at * 10, at * 10)));
+            handles.unnote(7, posix(1), range(at * 10, at * 10));
+        }
+        assert_eq!(closed(&handles, 7, 4), []);
+        for at in 0..10_000 {
+            handles.note(7, 4, (posix(1), range(at * 10, at * 10)));
+            assert!(handles.owners()[&7][&4].len() <= RANGES_MAX);
+        }
+        let all = closed(&handles, 7, 4);
+        assert!((0..10_000).all(|at| {
+            all.iter()
+                .any(|(_, range)| (range.start..=range.end).contains(&(at * 10)))
+        }));
     }
 }

@@ -146,10 +146,15 @@ impl Server {
                 None => self.fs.unlock_file(file, LockClass::Flock, asked.range),
             };
         }
-        let Some(kind) = asked.kind else {
-            return self.fs.unlock(ino, owner, asked.range);
-        };
         let lock = (owner, asked.range);
+        let Some(kind) = asked.kind else {
+            self.handles.unnote(ino, owner, asked.range);
+            let unlocked = self.fs.unlock(ino, owner, asked.range);
+            if unlocked.is_err() {
+                self.handles.note(ino, asked.handle, lock);
+            }
+            return unlocked;
+        };
         self.handles.note(ino, asked.handle, lock);
         self.fs.lock(ino, owner, kind, asked.range, asked.pid)
     }

@@ -21,6 +21,9 @@ pub struct Mutants {
     /// Leave recoveries out, whose places take most of the time
     #[arg(long)]
     no_recoveries: bool,
+    /// Threads; 0: one a core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threads: usize,
     /// Write the table to this file, as Markdown
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -30,14 +33,22 @@ pub struct Mutants {
 }
 
 pub fn run(mutants: &Mutants, as_json: bool) -> Result<bool, String> {
-    let recorded = standing(mutants.one_in, !mutants.no_recoveries)?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = match mutants.threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    let recoveries = !mutants.no_recoveries;
+    let recorded = standing(mutants.one_in, recoveries, threads, |done, all| {
+        if done % 50 == 0 {
+            eprintln!("{done} of {all} workloads recorded");
+        }
+    })?;
     let chosen = |number: usize, mutant: &yat::mutants::Mutant| {
         let name = format!("{} {}", mutant.site.place, mutant.rule.words());
         let only = mutants.only.as_ref();
         number.is_multiple_of(mutants.sample.max(1)) && only.is_none_or(|only| name.contains(only))
     };
-    let verdicts = hunt(&recorded, cores, chosen, |done, all| {
+    let verdicts = hunt(&recorded, threads, chosen, |done, all| {
         if done % 50 == 0 {
             eprintln!("{done} of {all} mutants");
         }

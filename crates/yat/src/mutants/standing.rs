@@ -15,7 +15,8 @@ use crate::program::Program;
 use crate::trace::Event;
 use pmfs::DataMode;
 use std::collections::{BTreeSet, HashSet};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 const MODES: [DataMode; 2] = [DataMode::Atomic, DataMode::Ordered];
 
@@ -39,27 +40,79 @@ const REVISIT_IMAGES: u64 = 4096;
 /// Records the workloads that hunt mutants: every kind of call, also where its lane's log wraps;
 /// one in `one_in` of the workloads of two calls; calls that meet the pending commit of one before,
 /// and some that come back to the words of an earlier call. With `recoveries`, places of recoveries
-/// are tried too.
+/// are tried too. Records on `threads` threads; `watch` is told how many are done, and of how many.
 ///
 /// # Errors
 /// A workload that can't be done, in words.
-pub fn standing(one_in: usize, recoveries: bool) -> Result<Vec<Recorded>, String> {
-    let mut recorded = Standing::default();
+pub fn standing(
+    one_in: usize,
+    recoveries: bool,
+    threads: usize,
+    watch: impl Fn(usize, usize) + Sync,
+) -> Result<Vec<Recorded>, String> {
     if let Some((name, _)) = caught_elsewhere(None) {
         return Err(format!("{name}: a violation though nothing is left out"));
     }
+    let planned = planned(one_in, recoveries)?.into_iter();
+    let slots: Vec<(Planned, OnceLock<_>)> = planned.map(|plan| (plan, OnceLock::new())).collect();
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || {
+        while let Some((plan, slot)) = slots.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let _ = slot.set(plan.record());
+            watch(done.fetch_add(1, Ordering::Relaxed) + 1, slots.len());
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(work);
+        }
+    });
+    let mut bases: Vec<Arc<[u8]>> = Vec::new();
+    let recorded = slots.into_iter().map(|(_, slot)| {
+        let mut one = slot.into_inner().expect("every one was taken")?;
+        share(&mut one.recording.base, &mut bases);
+        Ok(one)
+    });
+    recorded.collect()
+}
+
+/// A workload to record.
+struct Planned {
+    program: FileSystem,
+    options: Options,
+    recoveries: bool,
+}
+
+impl Planned {
+    fn record(&self) -> Result<Recorded, String> {
+        Recorded::of(self.program.clone(), self.options, self.recoveries)
+    }
+}
+
+fn planned(one_in: usize, recoveries: bool) -> Result<Vec<Planned>, String> {
+    let mut all = Vec::new();
+    let mut push = |program, options, recoveries| {
+        all.push(Planned {
+            program,
+            options,
+            recoveries,
+        });
+    };
     for mode in MODES {
         for kind in kinds() {
             // Recoveries of large pools take long to crash, and are as those of small ones.
             let recoveries = recoveries && kind.pool_bytes == POOL_BYTES;
             let program = FileSystem::of_kind(&kind, mode);
-            recorded.push(Recorded::of(program, Options::default(), recoveries)?);
+            push(program, Options::default(), recoveries);
         }
         let set = wide();
         let two = sequences(&set, 2).step_by(one_in.max(1));
         for calls in two.chain(pending()) {
-            let program = FileSystem::of_calls(&calls, mode);
-            recorded.push(Recorded::of(program, Options::default(), false)?);
+            push(
+                FileSystem::of_calls(&calls, mode),
+                Options::default(),
+                false,
+            );
         }
         for (calls, from) in REVISITS {
             let program = FileSystem::of_calls(&parse(calls)?, mode);
@@ -68,31 +121,22 @@ pub fn standing(one_in: usize, recoveries: bool) -> Result<Vec<Recorded>, String
                 images_max: REVISIT_IMAGES,
                 ..Options::default()
             };
-            recorded.push(Recorded::of(program, options, false)?);
+            push(program, options, false);
         }
         for kind in kinds() {
             let program = FileSystem::of_kind_at_wrap(&kind, mode);
-            recorded.push(Recorded::of(program, Options::default(), false)?);
+            push(program, Options::default(), false);
         }
     }
-    Ok(recorded.all)
+    Ok(all)
 }
 
-/// Workloads, of which those that begin with the same pool share it.
-#[derive(Default)]
-struct Standing {
-    all: Vec<Recorded>,
-    bases: Vec<Arc<[u8]>>,
-}
-
-impl Standing {
-    fn push(&mut self, mut recorded: Recorded) {
-        let base = &mut recorded.recording.base;
-        match self.bases.iter().find(|known| known == &base) {
-            Some(known) => *base = known.clone(),
-            None => self.bases.push(base.clone()),
-        }
-        self.all.push(recorded);
+/// Puts in place of `base` the equal one of `bases`: workloads that begin with the same pool share
+/// it.
+fn share(base: &mut Arc<[u8]>, bases: &mut Vec<Arc<[u8]>>) {
+    match bases.iter().find(|known| *known == base) {
+        Some(known) => *base = known.clone(),
+        None => bases.push(base.clone()),
     }
 }
 

@@ -366,7 +366,7 @@ impl Torture {
             condemnation::write(&self.condemned, worker, barrier, instructions).expect("a word");
             process::wait(process.child(), Instant::now() + AIM_MAX);
         }
-        let since = journal::age(self.dir.path(), worker);
+        let since = begun_since(self.dir.path(), worker, process);
         process.kill();
         let look = || slot.map(|slot| self.look.owner_words(Some(slot.number)));
         let mut seen: Option<OwnerWords> = None;
@@ -375,8 +375,8 @@ impl Torture {
         Fall {
             victim: process.way.name(),
             manner,
-            within: journal::last_begun(self.dir.path(), worker),
-            since,
+            within: since.and_then(|_| journal::last_begun(self.dir.path(), worker)),
+            since: since.unwrap_or_default(),
             held: seen.or_else(look),
         }
     }
@@ -418,8 +418,8 @@ impl Torture {
         self.end_workers(&served);
         self.mounts[mount].detach();
         let begun = served.iter().filter_map(|&worker| {
-            let within = journal::last_begun(self.path(), worker)?;
-            Some((within, journal::age(self.path(), worker)))
+            let since = begun_since(self.path(), worker, &self.workers[worker])?;
+            Some((journal::last_begun(self.path(), worker)?, since))
         });
         let longest = begun.max_by_key(|(_, since)| *since);
         Fall {
@@ -552,4 +552,10 @@ impl Torture {
         self.outcome.operations = states.iter().map(|state| state.number).sum();
         self.outcome.ended = judge::judge(&Orders::pool(self.path()), &states, used);
     }
+}
+
+/// How long ago a worker wrote its journal's last entry; `None`: that is its predecessor's.
+fn begun_since(dir: &Path, worker: usize, process: &Worker) -> Option<Duration> {
+    let age = journal::age(dir, worker);
+    (age <= process.age()).then_some(age)
 }

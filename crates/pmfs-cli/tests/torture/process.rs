@@ -23,6 +23,7 @@ pub struct Process {
     child: Option<Child>,
     /// The program that has the pool open, with [`Way::C`] and [`Way::Run`].
     calls: Option<Child>,
+    started: Instant,
 }
 
 /// A test that fails leaves no process.
@@ -73,6 +74,7 @@ impl Process {
             said: dir.join(format!("w{worker}.said")),
             child: None,
             calls: None,
+            started: Instant::now(),
         }
     }
 
@@ -103,6 +105,12 @@ impl Process {
             .stderr(append().expect("a file"))
             .spawn();
         self.child = Some(child.expect("a worker"));
+        self.started = Instant::now();
+    }
+
+    /// How long ago it was started.
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     pub fn child(&mut self) -> &mut Child {

@@ -65,6 +65,8 @@ pmem::bugs! {
         "what a heap is to lose is gone before its length says so";
     "bug-hole-before-free",
         "what is freed becomes a hole before its record is durable";
+    "bug-entries-in-the-span-before",
+        "entries of chunks of a second span are written behind those of the first";
     "bug-hole-in-anothers-chunk",
         "chunks become holes that another process has taken meanwhile";
     "bug-mended-unflushed",

@@ -247,7 +247,21 @@ pub fn sets() -> Vec<Heaps> {
     all.extend(sequences.map(|steps| workload(&objects, &steps)));
     all.extend(longer());
     all.extend(wide());
+    all.push(over_two_spans());
     all
+}
+
+/// One transaction changes the tables of two spans of a heap that has grown.
+fn over_two_spans() -> Heaps {
+    use Act::{Free, Make};
+    let mut grown = two_objects();
+    grown.push(one(0, &[Make(2, 600_000)]));
+    grown.push(one(0, &[Make(3, 400_000)]));
+    let steps = [
+        one(0, &[Free(2), Free(3)]),
+        one(1, &[Make(2, 600_000), Make(3, 400_000)]),
+    ];
+    workload(&grown, &steps)
 }
 
 /// Bytes of objects of which four share two chunks: the second one lies in both, the third in the

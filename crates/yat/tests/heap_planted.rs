@@ -114,7 +114,7 @@ fn seen(bug: &str) -> Option<(String, u64)> {
         found(&containers(), 0)
     } else if name.starts_with("cut") {
         found(&cut(), 0)
-    } else if name.starts_with("hole") {
+    } else if name.starts_with("hole") || name.starts_with("entries") {
         found(&shared(), 0)
     } else if name.starts_with("mended") {
         found(&mended(), 0)

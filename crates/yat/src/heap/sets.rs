@@ -84,6 +84,7 @@ pub fn shared() -> Vec<Heaps> {
         .collect();
     all.push(kept_of_an_older_record());
     all.push(grown_by_the_other());
+    all.push(over_two_spans());
     all.extend(holes());
     for heap in &mut all {
         heap.is_shared = true;
@@ -128,6 +129,18 @@ fn grown_by_the_other() -> Heaps {
         second(1, &[Act::Edit(3, 1)]),
     ];
     workload(&full, &steps)
+}
+
+/// One transaction changes the tables of two spans of a heap that has grown: entries of chunks on
+/// both sides of the border.
+fn over_two_spans() -> Heaps {
+    use Act::{Free, Make};
+    let mut grown = two_objects();
+    grown.push(one(0, &[Make(2, 600_000)]));
+    let chunks = [3, 4, 5, 6].map(|object| Make(object, 1 << 16));
+    grown.push(one(0, &chunks));
+    let freed = [3, 4, 5, 6].map(Free);
+    workload(&grown, &[one(0, &freed), one(1, &chunks)])
 }
 
 /// Workloads of two processes that leave several records to a recovery that is crashed too.
@@ -247,21 +260,7 @@ pub fn sets() -> Vec<Heaps> {
     all.extend(sequences.map(|steps| workload(&objects, &steps)));
     all.extend(longer());
     all.extend(wide());
-    all.push(over_two_spans());
     all
-}
-
-/// One transaction changes the tables of two spans of a heap that has grown.
-fn over_two_spans() -> Heaps {
-    use Act::{Free, Make};
-    let mut grown = two_objects();
-    grown.push(one(0, &[Make(2, 600_000)]));
-    grown.push(one(0, &[Make(3, 400_000)]));
-    let steps = [
-        one(0, &[Free(2), Free(3)]),
-        one(1, &[Make(2, 600_000), Make(3, 400_000)]),
-    ];
-    workload(&grown, &steps)
 }
 
 /// Bytes of objects of which four share two chunks: the second one lies in both, the third in the

@@ -183,8 +183,8 @@ on_media! {
         /// The device that it emulates instead: its number plus one (8 bits), modules (8), the
         /// power of two of a chunk's bytes (8), zero (8), mW of a module (32). 0: none.
         @ 168 device: u64,
-        /// Zero.
-        @ 176 unused_tail: [u64; 2],
+        /// Until when a heap's process keeps sessions of readers open; zero in a pool.
+        @ 176 sessions: [u64; 2],
     }
 }
 

@@ -9,7 +9,7 @@ use crate::kv::Kv;
 use crate::slot::Slot;
 
 /// How an engine's chunks are cut. The cut never changes.
-pub trait Cut: Copy + Debug + Default {
+pub trait Cut: Copy + Debug + Default + Send + Sync {
     /// The word in an engine's head.
     fn word(&self) -> u64;
     /// The cut in such a word; `None`: of no engine of this kind that this build knows.
@@ -29,7 +29,7 @@ pub trait Cut: Copy + Debug + Default {
 /// A kind of engine. Calls say more in `crate::group`, where they are used.
 pub trait Index: Sized {
     /// Knowledge of an engine that a process keeps.
-    type State: Default;
+    type State: Default + Send + Sync;
     /// How chunks are cut.
     type Cut: Cut;
     /// How far a walk over all groups has come.

@@ -52,6 +52,22 @@ pub enum Error {
         /// The word that says so.
         found: u64,
     },
+    /// A reader's session was ended by a writer, since it has lasted longer than it may.
+    #[error("the session has lasted longer than it may, and was ended: renew it")]
+    Ended,
+    /// There is no room, and a process has sessions of readers open, which hold some.
+    #[error(
+        "no room for {wanted} bytes in the heap while process {pid} ({command}) has a reader's \
+         session open: have it end, or make a larger heap"
+    )]
+    Held {
+        /// Bytes that were asked for.
+        wanted: u64,
+        /// The process.
+        pid: u64,
+        /// The name of its program.
+        command: String,
+    },
     /// A group of the index is full and can't be split further.
     #[error("the index has no room for this key: it can't be split any further")]
     Crowded,

@@ -17,7 +17,7 @@ use crate::engine::{Cut, Index};
 use crate::error::{Error, Result};
 use crate::key::{Key, KeyHash};
 use crate::kv::Kv;
-use crate::record::{self, Head, Seen};
+use crate::record::{Head, Seek, Seen};
 use crate::slot::{Slot, free_ones, with_hash};
 
 /// Looks without a lock before a reader takes it.
@@ -182,7 +182,7 @@ impl<'h, I: Index> Kv<'h, I> {
         &self,
         group: &Group<'_, I>,
         key: Key<'_>,
-        value: &mut Vec<u8>,
+        value: &mut impl Seek,
     ) -> Result<Option<Found>> {
         self.find_at(&group.located, key, value)
     }
@@ -193,7 +193,7 @@ impl<'h, I: Index> Kv<'h, I> {
         &self,
         located: &Located<I::Way>,
         key: Key<'_>,
-        value: &mut Vec<u8>,
+        value: &mut impl Seek,
     ) -> Result<Option<Found>> {
         for line in self.all_lines(key.hash) {
             let start = located.line(line);
@@ -215,14 +215,14 @@ impl<'h, I: Index> Kv<'h, I> {
         &self,
         (line, at): (u64, u64),
         key: Key<'_>,
-        value: &mut Vec<u8>,
+        value: &mut impl Seek,
     ) -> Result<Option<Found>> {
         let slot = Slot(self.ground.mem().load_cached(at));
         if !slot.is_seen() {
             return Ok(None);
         }
         let place = slot.place();
-        match record::read(self.ground, place, slot.instance(), key.bytes, value)? {
+        match value.read(self.ground, place, slot.instance(), key.bytes)? {
             Seen::Same(head) => Ok(Some(Found {
                 line,
                 at,
@@ -314,11 +314,11 @@ impl<'h, I: Index> Kv<'h, I> {
 
     /// One look; `None`: something was changed meanwhile, or the group is not settled.
     #[inline(always)]
-    fn look(
+    pub(crate) fn look(
         &self,
         located: &Located<I::Way>,
         key: Key<'_>,
-        value: &mut Vec<u8>,
+        value: &mut impl Seek,
     ) -> Result<Option<Option<Head>>> {
         let mem = self.ground.mem();
         if !self.is_settled(located) {
@@ -347,7 +347,7 @@ impl<'h, I: Index> Kv<'h, I> {
 
     /// A look at a slot that had a key's hash.
     #[inline(never)]
-    fn look_at_slot(&self, at: u64, key: Key<'_>, value: &mut Vec<u8>) -> Result<Look> {
+    fn look_at_slot(&self, at: u64, key: Key<'_>, value: &mut impl Seek) -> Result<Look> {
         let mem = self.ground.mem();
         let slot = Slot(mem.load_cached(at));
         let is_seen =
@@ -356,7 +356,7 @@ impl<'h, I: Index> Kv<'h, I> {
             // It was changed since its hash was seen: the sequence tells if the key has moved.
             return Ok(Look::Other);
         }
-        let seen = record::read(self.ground, slot.place(), slot.instance(), key.bytes, value)?;
+        let seen = value.read(self.ground, slot.place(), slot.instance(), key.bytes)?;
         mem.acquire();
         let now = Slot(mem.load_cached(at));
         // A delete that has begun meanwhile has not happened.

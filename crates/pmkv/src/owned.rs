@@ -2,12 +2,14 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pmlib::{Heap, Options};
 use self_cell::self_cell;
 
 use crate::error::Result;
 use crate::opening::Kind;
+use crate::session::Reader;
 use crate::store::{Entries, Entry, Store};
 
 type Opened<'h> = Box<dyn Store + 'h>;
@@ -29,6 +31,14 @@ self_cell! {
         owner: Arc<Owned>,
         #[covariant]
         dependent: Walked,
+    }
+}
+
+self_cell! {
+    struct WithReader {
+        owner: Arc<Owned>,
+        #[covariant]
+        dependent: Reader,
     }
 }
 
@@ -103,6 +113,28 @@ impl Owned {
     pub fn walk(self: &Arc<Self>, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Walk {
         let cell = WithEngine::new(self.clone(), |engine| engine.store().between(start, end));
         Walk { cell }
+    }
+
+    /// A session that has a share of the engine; [`crate::Kv::reader_for`] says more.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::reader_for`].
+    pub fn read(self: &Arc<Self>, limit: Duration) -> Result<OwnedReader> {
+        let cell = WithReader::try_new(self.clone(), |engine| engine.store().reader(limit))?;
+        Ok(OwnedReader { cell })
+    }
+}
+
+/// A session that has a share of its engine ([`Owned::read`]).
+pub struct OwnedReader {
+    cell: WithReader,
+}
+
+impl OwnedReader {
+    /// The session.
+    #[must_use]
+    pub fn reader(&self) -> &Reader<'_> {
+        self.cell.borrow_dependent()
     }
 }
 

@@ -9,6 +9,8 @@
 //!   a place that a slot has named, when that slot is cleared: the two can't miss each other.
 //! - A record that shares no chunk has a run of its own, whose one place's byte says whether it is
 //!   to be freed.
+//! - A place that is freed while a reader's session is open is held for it, neither taken nor free
+//!   (`crates/pmkv/src/held.rs`).
 //! - Places are taken and found out with their chunk locked, or any index chunk, once it is seen
 //!   that the chunk is the engine's: another process may have given it back
 //!   (`crates/pmkv/src/compact.rs`), after it has had the lock of each index chunk. A lock on
@@ -30,8 +32,9 @@ use pmlib_format::kv::{
 use crate::engine::{Cut, Index};
 use crate::error::Result;
 use crate::group::Group;
+use crate::held::HeldChunks;
 use crate::kv::Kv;
-use crate::protocol::{FREE, TAKEN, take_free};
+use crate::protocol::{FREE, TAKEN, change_byte, is_held, take_free};
 use crate::record::{self, Head};
 use crate::slot::Slot;
 
@@ -82,6 +85,7 @@ pub(crate) struct Pools {
     /// The chunk from which a place was taken last, for each share and class, above the word of its
     /// byte; 0: none.
     near: Box<[[AtomicU64; RECORD_CLASSES]]>,
+    pub(crate) held: HeldChunks,
 }
 
 impl Default for Pools {
@@ -92,6 +96,7 @@ impl Default for Pools {
             near: (0..SHARES)
                 .map(|_| std::array::from_fn(|_| AtomicU64::new(0)))
                 .collect(),
+            held: HeldChunks::default(),
         }
     }
 }
@@ -133,7 +138,7 @@ pub(crate) struct Place {
 
 /// How a record chunk is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Places {
+pub(crate) struct Places {
     chunk: u64,
     bytes: u64,
     places: u64,
@@ -152,6 +157,26 @@ impl Places {
 
     fn is_alone(&self) -> bool {
         self.bytes > SHARED_MAX
+    }
+
+    pub fn chunk(&self) -> u64 {
+        self.chunk
+    }
+
+    /// The class of its places; [`RECORD_CLASSES`]: a record has the run.
+    pub fn class(&self) -> usize {
+        class_of(self.bytes)
+    }
+
+    /// Where the words of its places' bytes are.
+    pub fn words(&self) -> impl Iterator<Item = u64> + use<> {
+        let (start, words) = (self.byte(0).0, self.places.div_ceil(8));
+        (0..words).map(move |word| start + word * 8)
+    }
+
+    /// The place in a run of its own.
+    pub fn alone_in(chunk: u64) -> u64 {
+        chunk * CHUNK_BYTES + ALONE_OFFSET
     }
 }
 
@@ -197,17 +222,7 @@ impl<I: Index> Kv<'_, I> {
 
     /// Changes a place's byte, if it is what it is thought to be.
     fn change(&self, cut: &Places, place: u64, from: u64, to: u64) -> bool {
-        let mem = self.ground.mem();
-        let (at, shift) = cut.byte(place);
-        let mut word = mem.load_cached(at);
-        while word >> shift & 0xff == from {
-            let new = word & !(0xff << shift) | to << shift;
-            match mem.cas(at, word, new) {
-                Ok(_) => return true,
-                Err(found) => word = found,
-            }
-        }
-        false
+        change_byte(self.ground.mem(), cut.byte(place), from, to)
     }
 
     fn byte(&self, cut: &Places, place: u64) -> u64 {
@@ -237,8 +252,13 @@ impl<I: Index> Kv<'_, I> {
     }
 
     /// Notes that a record chunk may have a free place.
-    fn note_room(&self, cut: &Places) {
-        let (mem, note) = (self.ground.mem(), self.ground.note(cut.chunk, 1));
+    pub(crate) fn note_room(&self, cut: &Places) {
+        self.note_room_at(cut, self.ground.note(cut.chunk, 1));
+    }
+
+    #[inline]
+    fn note_room_at(&self, cut: &Places, note: u64) {
+        let mem = self.ground.mem();
         let word = mem.load_cached(note);
         if word & FULL != 0 && !cut.is_alone() {
             mem.store(note, word & !FULL);
@@ -246,14 +266,15 @@ impl<I: Index> Kv<'_, I> {
     }
 
     fn free_place(&self, cut: &Places, place: u64, instance: u64) -> bool {
-        let (mem, chunk) = (self.ground.mem(), cut.chunk);
-        if mem.load_cached(self.ground.note(chunk, 0)) != READY {
+        let note = self.ground.note(cut.chunk, 0);
+        if self.ground.mem().load_cached(note) != READY {
             // Its bytes mean nothing yet: who asks finds no slot that names it.
             return cut.is_alone();
         }
-        self.change(cut, place, TAKEN | instance, FREE | instance);
+        let byte = self.byte_of_free(cut, instance);
+        self.change(cut, place, TAKEN | instance, byte);
         // The chunk is not given back meanwhile: the slot's chunk is locked.
-        self.note_room(cut);
+        self.note_room_at(cut, note + 8);
         cut.is_alone()
     }
 
@@ -263,6 +284,7 @@ impl<I: Index> Kv<'_, I> {
         if class == RECORD_CLASSES {
             return self.take_alone(bytes);
         }
+        self.advance_era();
         let mut share = self.pools.share(self.ground.thread());
         let pool = &mut share[class];
         let mut has_looked = false;
@@ -280,6 +302,10 @@ impl<I: Index> Kv<'_, I> {
                 self.find_out(next)?;
                 continue;
             }
+            if let Some(next) = self.no_more_held(class) {
+                pool.rest.push_back(next);
+                continue;
+            }
             if pool.is_due() {
                 has_looked = true;
                 let (all, room) = self.look_for_room(class)?;
@@ -293,7 +319,7 @@ impl<I: Index> Kv<'_, I> {
                     (pool.chunk, pool.seen) = (0, None);
                     continue;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.told_who_reads(error)),
             };
             pool.made += 1;
         }
@@ -365,7 +391,9 @@ impl<I: Index> Kv<'_, I> {
             return Some(place);
         }
         let note = self.ground.note(cut.chunk, 1);
-        mem.store(note, mem.load_cached(note) | FULL);
+        if !self.free_held(&cut) {
+            mem.store(note, mem.load_cached(note) | FULL);
+        }
         pool.word = 0;
         self.take_from(&cut, &mut pool.word)
     }
@@ -418,8 +446,9 @@ impl<I: Index> Kv<'_, I> {
 
     /// Takes chunks of their own for a record.
     fn take_alone(&self, bytes: u64) -> Result<Place> {
+        self.drop_held()?;
         let size = (ALONE_OFFSET + bytes).next_multiple_of(CHUNK_BYTES);
-        self.heap.tx(|tx| {
+        let done: Result<Place> = self.heap.tx(|tx| {
             let start = tx.take_owned(size, self.head)?;
             let cut = Places {
                 chunk: start / CHUNK_BYTES,
@@ -435,7 +464,8 @@ impl<I: Index> Kv<'_, I> {
                 offset: cut.offset(0),
                 instance,
             })
-        })
+        });
+        done.map_err(|error| self.told_who_reads(error))
     }
 
     /// Frees a record's own run, which nobody has freed; nothing is locked.
@@ -447,6 +477,9 @@ impl<I: Index> Kv<'_, I> {
             return Ok(());
         }
         self.find_out(cut.chunk)?;
+        if is_held(self.byte(&cut, 0)) {
+            self.free_held_in(&cut);
+        }
         if self.byte(&cut, 0) & FREE != 0 {
             self.free_chunks(&[cut.chunk], false)?;
         }
@@ -528,6 +561,7 @@ impl<I: Index> Kv<'_, I> {
     /// Gives all chunks back to the heap that have no record; answers how many bytes.
     pub(crate) fn free_empty_chunks(&self) -> Result<u64> {
         let mut empty = Vec::new();
+        self.ground.advance_era();
         for (chunk, _) in self.ground.runs_of(self.head) {
             let Some(cut) = self.cut(chunk) else {
                 continue;
@@ -537,6 +571,7 @@ impl<I: Index> Kv<'_, I> {
                 continue;
             }
             self.find_out(chunk)?;
+            self.free_held_in(&cut);
             if (0..cut.places).all(|place| self.byte(&cut, place) & FREE != 0)
                 || planted!("bug-chunk-with-records-given-back")
             {
@@ -583,8 +618,7 @@ impl<I: Index> Kv<'_, I> {
             return Ok(());
         }
         let locked = self.ground.lock(chunk);
-        let is_still = || self.ground.owned(chunk, self.head) > 0 && self.cut(chunk) == Some(cut);
-        if !is_still() {
+        if !self.is_cut_so(&cut) {
             return Ok(());
         }
         if mem.load_cached(note) != READY {
@@ -608,6 +642,11 @@ impl<I: Index> Kv<'_, I> {
         self.find_out_by_slots(&cut)
     }
 
+    /// Whether a record chunk is the engine's, and cut so.
+    pub(crate) fn is_cut_so(&self, cut: &Places) -> bool {
+        self.ground.owned(cut.chunk, self.head) > 0 && self.cut(cut.chunk) == Some(*cut)
+    }
+
     /// Finds out about one place by its record; `false`: there is none that is whole.
     fn find_out_place(&self, cut: &Places, place: u64) -> Result<bool> {
         let offset = cut.offset(place);
@@ -623,7 +662,8 @@ impl<I: Index> Kv<'_, I> {
         let named = named.into_iter().find(|slot| slot.place() == offset);
         let byte = match named {
             Some(slot) => TAKEN | slot.instance(),
-            None => FREE | head.instance,
+            // A session may have seen it before it was freed.
+            None => self.byte_of_free(cut, head.instance),
         };
         self.change(cut, place, 0, byte);
         Ok(true)
@@ -645,8 +685,7 @@ impl<I: Index> Kv<'_, I> {
         self.heap.tx(|tx| {
             // Slots stay in their chunks meanwhile, and chunks are not given back.
             tx.lock(self.head)?;
-            let (chunk, is_cut) = (cut.chunk, self.cut(cut.chunk) == Some(*cut));
-            if self.ground.owned(chunk, self.head) == 0 || !is_cut {
+            if !self.is_cut_so(cut) {
                 return Ok(());
             }
             I::each_group(self, |group| {
@@ -661,9 +700,12 @@ impl<I: Index> Kv<'_, I> {
             })?;
             for place in 0..cut.places {
                 let last = Head::instance_of(self.ground.mem().read(cut.offset(place)));
-                self.change(cut, place, 0, FREE | last);
+                if self.byte(cut, place) == 0 {
+                    let byte = self.byte_of_free(cut, last);
+                    self.change(cut, place, 0, byte);
+                }
             }
-            let known = self.ground.note(chunk, 1);
+            let known = self.ground.note(cut.chunk, 1);
             self.ground.mem().store(known, KNOWN);
             Ok(())
         })

@@ -273,6 +273,48 @@ fn read_far(ground: Ground<'_>, place: u64, key: &[u8], to: &mut Vec<u8>) -> Res
     Ok(if fits { Seen::Same(head) } else { Seen::None })
 }
 
+/// Where a value is, once [`Seek::read`] has found it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pinned {
+    pub offset: u64,
+    pub len: u64,
+}
+
+/// What is done with the value of a record that is looked for.
+pub(crate) trait Seek {
+    /// Looks for a key at a place, of this instance, and keeps its value.
+    fn read(&mut self, ground: Ground<'_>, place: u64, instance: u64, key: &[u8]) -> Result<Seen>;
+}
+
+/// The value is copied.
+impl Seek for Vec<u8> {
+    #[inline(always)]
+    fn read(&mut self, ground: Ground<'_>, place: u64, instance: u64, key: &[u8]) -> Result<Seen> {
+        read(ground, place, instance, key, self)
+    }
+}
+
+/// Its place is noted, after its check was verified.
+impl Seek for Pinned {
+    fn read(&mut self, ground: Ground<'_>, place: u64, instance: u64, key: &[u8]) -> Result<Seen> {
+        let Some(head) = head_at(ground, place).filter(|head| head.instance == instance) else {
+            return Ok(Seen::None);
+        };
+        if !is_whole(ground, place, head)? {
+            return Ok(Seen::None);
+        }
+        let is_same = with_head(ground.mem(), place, head, |bytes| {
+            bytes[head.before_key() as usize - 8..] == *key
+        })?;
+        self.offset = place + head.before_key() + head.key;
+        self.len = head.value;
+        Ok(match is_same {
+            true => Seen::Same(head),
+            false => Seen::Other,
+        })
+    }
+}
+
 /// Whether these bytes behind a check are the ones that a head was read from.
 #[inline]
 fn is_head(bytes: &[u8], head: Head) -> bool {
@@ -289,6 +331,11 @@ pub(crate) fn is_whole(ground: Ground<'_>, place: u64, head: Head) -> Result<boo
     let (mem, seed) = (ground.mem(), ground.seed());
     let value_seed = with_head(mem, place, head, |bytes| head_seed(seed, place, bytes))?;
     let (mut at, mut left) = (place + head.before_key() + head.key, head.value as usize);
+    if left <= NEAR as usize {
+        let mut near = [0; NEAR as usize];
+        mem.copy_out(at, &mut near[..left])?;
+        return Ok(xxh3_64_with_seed(&near[..left], value_seed) == head.check);
+    }
     if left <= PIECE {
         let mut value = vec![0; left];
         mem.copy_out(at, &mut value)?;

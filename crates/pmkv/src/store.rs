@@ -11,6 +11,7 @@ use crate::expiry::Expiry;
 use crate::kv::{Expect, Hash, Stats};
 use crate::opening::Kind;
 use crate::scrub::{OnDamage, Scrubbed};
+use crate::session::Reader;
 use crate::tree::Tree;
 
 /// A key and its value.
@@ -103,6 +104,11 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Those of [`crate::Kv::compact`].
     fn compact(&self) -> Result<u64>;
+    /// Begins a session, in which values are got without a copy.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::reader_for`].
+    fn reader(&self, limit: Duration) -> Result<Reader<'_>>;
     /// All keys with their values; in the order of their bytes, if it is a tree.
     fn entries(&self) -> Entries<'_>;
     /// The keys between two bounds with their values. A hash looks at all keys for it.
@@ -183,6 +189,9 @@ macro_rules! store {
             }
             fn compact(&self) -> Result<u64> {
                 $engine::compact(self)
+            }
+            fn reader(&self, limit: Duration) -> Result<Reader<'_>> {
+                $engine::reader_for(self, limit)
             }
             fn entries(&self) -> Entries<'_> {
                 Box::new($engine::iter(self))

@@ -11,6 +11,9 @@ pub const CLOSING_OFFSET: u64 = 64;
 pub const TOKENS_OFFSET: u64 = 128;
 /// One more than the greatest slot that was ever marked.
 pub const SLOTS_END_OFFSET: u64 = 192;
+/// The era of readers' sessions, above its state (2 bits): 0, no session is open; 1, some may be;
+/// 2, it is being found out whether any is.
+pub const ERA_OFFSET: u64 = 200;
 /// The time of the last patrol for dead processes, ns of CLOCK_MONOTONIC.
 pub const PATROLLED_OFFSET: u64 = 256;
 /// The time until which an emulated medium is busy with writes. The words behind this one, behind
@@ -34,6 +37,9 @@ pub const LAYOUT: u64 = 4;
 pub const RUN_READY: u64 = u64::from_le_bytes(*b"RUNNING!");
 /// Bytes of a process's slot.
 pub const SLOT_BYTES: u64 = 192;
+/// In a slot: two words, by the parity of eras. Until when the process's sessions of readers may be
+/// kept open, ns of CLOCK_MONOTONIC; 0: it has none; 2^64 - 1: they were ended by others.
+pub const MARKS_OFFSET: u64 = 176;
 /// The least number of slots of a heap: one is kept for the process that cleans up.
 pub const SLOTS_MIN: u32 = 4;
 /// The greatest number of slots of a heap.

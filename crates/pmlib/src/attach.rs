@@ -30,6 +30,7 @@ use crate::layout::{Places, Spans};
 use crate::packed::checked_value;
 use crate::reader::{Look, PATIENCE, Reader};
 use crate::seen::Seen;
+use crate::sessions::Sessions;
 use crate::shared::{Memory, Record, this_run};
 use crate::space::Space;
 
@@ -182,6 +183,7 @@ impl Core {
             broken: AtomicBool::new(false),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             patience: options.patience(PATIENCE),
+            sessions: Sessions::default(),
             reader,
             is_open: false,
             _counted: Counted::new(),

@@ -26,6 +26,7 @@ use crate::packed::{Ticket, root_of};
 use crate::protocol;
 use crate::reader::Reader;
 use crate::seen::Seen;
+use crate::sessions::Sessions;
 use crate::shared::Memory;
 use crate::space::Space;
 
@@ -58,6 +59,8 @@ pub(crate) struct Core {
     pub id: u64,
     /// A view is tried again for so long.
     pub patience: Duration,
+    /// Sessions of readers of engines.
+    pub sessions: Sessions,
     /// It is only read.
     pub reader: Option<Reader>,
     /// It was opened, and is not only looked at as it stands.

@@ -31,7 +31,7 @@ use crate::tx::{Made, Tx};
 /// A heap, as an engine sees it.
 #[derive(Clone, Copy)]
 pub struct Ground<'h> {
-    core: &'h Core,
+    pub(crate) core: &'h Core,
 }
 
 impl Heap {

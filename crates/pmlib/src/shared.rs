@@ -5,8 +5,8 @@ use pm_store::annexes::Annexes;
 use pmem::Pmem;
 use pmlib_format::shared::{
     ARRIVALS_OFFSET, BUSY_UNTIL_OFFSET, CLOSING_OFFSET, GROW_OFFSET, LAYOUT, LEASE_OFFSET,
-    PATROLLED_OFFSET, RECORD_OFFSET, RECORD_WORDS, RECOVERY_OFFSET, RUN_READY, SLOT_BYTES,
-    SLOTS_END_OFFSET, TOKENS_OFFSET,
+    MARKS_OFFSET, PATROLLED_OFFSET, RECORD_OFFSET, RECORD_WORDS, RECOVERY_OFFSET, RUN_READY,
+    SLOT_BYTES, SLOTS_END_OFFSET, TOKENS_OFFSET,
 };
 use pmlib_format::{CHUNK_BYTES, HeaderRaw};
 use pmshare::attach::Run;
@@ -131,6 +131,7 @@ pub(crate) fn this_run(mem: &Pmem) -> Run {
 }
 
 const _: () = assert!(SLOT_BYTES == pmshare::layout::SLOT_BYTES);
+const _: () = assert!(MARKS_OFFSET == pmshare::layout::SESSIONS_OFFSET);
 
 #[cfg(test)]
 mod tests {

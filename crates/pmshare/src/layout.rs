@@ -7,6 +7,8 @@ use pmfs_format::SlotRaw;
 
 /// Bytes of a slot.
 pub const SLOT_BYTES: u64 = SlotRaw::SIZE;
+/// Where a slot has the marks of a heap's sessions.
+pub const SESSIONS_OFFSET: u64 = SlotRaw::sessions.offset();
 
 /// The places of the shared words, in bytes from the start of the mapping.
 #[derive(Clone, Debug)]

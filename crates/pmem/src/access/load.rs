@@ -216,6 +216,14 @@ impl Pmem {
         }
     }
 
+    /// The address of `len` bytes from `off` on. Other processes may change them at any time, unless
+    /// a layer above keeps them from it; threads that have not entered may not read there.
+    #[inline]
+    #[must_use]
+    pub fn address(&self, off: u64, len: u64) -> *const u8 {
+        self.range(off, len)
+    }
+
     /// Orders the loads of a seqlock reader before its second load of the sequence number, for the
     /// CPU and the compiler.
     #[inline]

@@ -23,6 +23,10 @@ pmem::bugs! {
         "a place's next record has the instance of its last one";
     "bug-place-read-after-its-owner",
         "a chunk is seen to be the engine's before it is seen that a place of it is free";
+    "bug-place-of-a-session-free",
+        "a place is free at once that a reader's session looks at";
+    "bug-held-place-free-at-once",
+        "a place that a session holds is freed in the era in which it was held";
     "bug-put-believed-unchecked",
         "a put under way is done though its record is torn";
     "bug-lower-version-wins",

@@ -37,6 +37,14 @@ pmem::bugs! {
         "recovery closes the lanes in no order";
     "bug-unsettled-chunk-given-out",
         "a chunk's freed places are given out before the record that freed them is closed";
+    "bug-session-of-any-era",
+        "a session reads the era before it is announced, and not again";
+    "bug-session-looks-beside-a-writer",
+        "a session believes what a lock covers while somebody has the lock";
+    "bug-session-of-the-dead-kept",
+        "a dead process's sessions stay open";
+    "bug-session-never-ended",
+        "a session that lasts longer than it may stays open";
     "bug-rescue-unlocks-first",
         "the locks of the dead are opened before their records are in place";
     "bug-record-of-the-dead-left",

@@ -36,6 +36,8 @@ typedef struct pmheap pmheap_t;
 typedef struct pmheap_tx pmheap_tx_t;
 /* A key-value engine of a heap, which this process has open. */
 typedef struct pmkv pmkv_t;
+/* A session of a reader. */
+typedef struct pmkv_reader pmkv_reader_t;
 
 /* Causes. Numbers keep their meaning; later versions may add some. */
 enum pmheap_code {
@@ -131,7 +133,9 @@ enum pmheap_code {
     /* The index has no room for this key. */
     PMHEAP_E_CROWDED = 66,
     /* A callback has answered something else than 0. */
-    PMHEAP_E_STOPPED = 67
+    PMHEAP_E_STOPPED = 67,
+    /* The reader has lasted longer than it may, and was ended. */
+    PMHEAP_E_ENDED = 68
 };
 
 /* How a heap is made and opened. All zeros, and NULL for the whole: the defaults. */
@@ -406,6 +410,22 @@ enum pmheap_code pmkv_clear(pmkv_t *kv, uint64_t *count);
 /* How many keys there are, by a look at the whole index. */
 enum pmheap_code pmkv_count(pmkv_t *kv, uint64_t *count);
 enum pmheap_code pmkv_stats(pmkv_t *kv, struct pmkv_stats *into);
+
+/* Sessions of readers: values where they are, without a copy. While a session is open, no room of
+ * the heap is used again that is freed, so that its values stay as they were, whatever others do.
+ * After so many milliseconds any process that wants room may end it; UINT64_MAX: none may. A session
+ * ends with its process. It is no snapshot. Its engine stays open until pmkv_reader_close. */
+pmkv_reader_t *pmkv_reader_open(pmkv_t *kv, uint64_t milliseconds);
+/* Ends it: no value of it may be read any more. */
+enum pmheap_code pmkv_reader_close(pmkv_reader_t *reader);
+/* Where a value is, and its bytes; its check is verified. They may be read by threads that have
+ * called the library before, and are to be believed only if pmkv_reader_check answers PMHEAP_OK
+ * afterwards. Nobody may write there, and no child of a fork may read there. */
+enum pmheap_code pmkv_reader_get(pmkv_reader_t *reader, const void *key, size_t key_size,
+                                 const void **value, size_t *value_size);
+/* PMHEAP_OK: it is open still, and all that was read of it is as it was. PMHEAP_E_ENDED: it has
+ * lasted longer than it may, and was ended. */
+enum pmheap_code pmkv_reader_check(pmkv_reader_t *reader);
 
 /* Maps and trees: a value for each key, both of bytes of any length. They are pmlib's
  * PMap<PBytes, PBytes> and PTree<PBytes, PBytes>, and both languages share them. */

@@ -54,6 +54,7 @@ pub enum Code {
     Shape = 65,
     Crowded = 66,
     Stopped = 67,
+    Ended = 68,
 }
 
 /// Causes for which a function failed.
@@ -150,6 +151,8 @@ fn code_of_engine(error: &pmkv::Error) -> Code {
         pmkv::Error::Damaged { .. } => Code::Damaged,
         pmkv::Error::Shape { .. } | pmkv::Error::Kind { .. } => Code::Shape,
         pmkv::Error::Crowded => Code::Crowded,
+        pmkv::Error::Held { .. } => Code::Full,
+        pmkv::Error::Ended => Code::Ended,
         // A later one, which has no number yet.
         _ => Code::Argument,
     }
@@ -326,6 +329,10 @@ const TEXTS: &[(Code, &CStr)] = &[
     ),
     (Code::Crowded, c"the index has no room for this key"),
     (Code::Stopped, c"the callback has ended it"),
+    (
+        Code::Ended,
+        c"the session has lasted longer than it may, and was ended",
+    ),
 ];
 
 /// See `pmkv.h`.

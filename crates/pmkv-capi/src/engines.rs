@@ -29,7 +29,10 @@ static ENGINES: Table<Owned> = Table::of(Kind {
         Code::Engines,
         "256 engines are open in this process: close one",
     ),
-    in_use: Failure::Wrong(Code::InUse, "a walk over this engine goes on: end it first"),
+    in_use: Failure::Wrong(
+        Code::InUse,
+        "a walk over this engine goes on, or a reader is open: end it first",
+    ),
 });
 
 /// Does something with an engine. It must not call the program.

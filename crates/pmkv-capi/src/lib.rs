@@ -6,6 +6,7 @@
 //! - [`handles`] the numbers by which C names things;
 //! - [`heaps`] the process's heaps, and calls on them;
 //! - [`engines`] their key-value engines, and calls on these;
+//! - [`readers`] sessions of readers, with values where they are;
 //! - [`transactions`] the thread's transactions, and calls in them;
 //! - [`maps`] maps and trees of bytes;
 //! - [`sequences`] vectors and queues of bytes, logs and texts;
@@ -25,6 +26,7 @@ mod heaps;
 mod lent;
 mod maps;
 mod pointers;
+mod readers;
 mod sequences;
 mod transactions;
 mod types;

@@ -407,6 +407,42 @@ static void texts(void)
     IS(strstr(pmheap_error(), "other") != NULL);
 }
 
+/* Replaces a key until a writer has found out that a reader's time is over. */
+static void readers(void)
+{
+    const void *value = NULL, *second = NULL;
+    size_t size = 0;
+    pmkv_reader_t *reader = pmkv_reader_open(kv, UINT64_MAX);
+    IS(reader != NULL);
+    OK(pmkv_put(kv, "read", 4, "one", 3));
+    OK(pmkv_reader_get(reader, "read", 4, &value, &size));
+    IS(size == 3 && memcmp(value, "one", 3) == 0);
+    for (int nth = 0; nth < 5000; nth++)
+        OK(pmkv_put(kv, "read", 4, &nth, sizeof nth));
+    IS(memcmp(value, "one", 3) == 0);
+    OK(pmkv_reader_check(reader));
+    OK(pmkv_reader_get(reader, "read", 4, &second, &size));
+    IS(size == sizeof(int) && second != value);
+    FAILS(PMHEAP_E_NO_KEY, pmkv_reader_get(reader, "nobody", 6, &value, &size));
+    FAILS(PMHEAP_E_NULL, pmkv_reader_get(reader, NULL, 4, &value, &size));
+    FAILS(PMHEAP_E_NULL, pmkv_reader_get(reader, "read", 4, NULL, &size));
+    FAILS(PMHEAP_E_NULL, pmkv_reader_get(reader, "read", 4, &value, NULL));
+    FAILS(PMHEAP_E_IN_USE, pmkv_close(kv));
+    pmkv_reader_t *short_one = pmkv_reader_open(kv, 0);
+    OK(pmkv_reader_get(short_one, "read", 4, &value, &size));
+    OK(pmkv_reader_close(reader));
+    for (int nth = 0; pmkv_reader_check(short_one) == PMHEAP_OK; nth++) {
+        IS(nth < 1000000);
+        OK(pmkv_put(kv, "read", 4, &nth, sizeof nth));
+    }
+    FAILS(PMHEAP_E_ENDED, pmkv_reader_get(short_one, "read", 4, &value, &size));
+    OK(pmkv_reader_close(short_one));
+    FAILS(PMHEAP_E_HANDLE, pmkv_reader_check(short_one));
+    FAILS(PMHEAP_E_HANDLE, pmkv_reader_close(reader));
+    IS(pmkv_reader_open(NULL, 0) == NULL);
+    OK(pmkv_delete(kv, "read", 4));
+}
+
 int main(int argc, char **argv)
 {
     struct pmheap_options options;
@@ -434,6 +470,7 @@ int main(int argc, char **argv)
     batches();
     OK(pmkv_close(kv));
     kv = hash;
+    readers();
     callbacks();
     trees();
     stats_and_clear();

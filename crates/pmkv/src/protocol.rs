@@ -1,6 +1,6 @@
 //! The steps by which a place is taken without its chunk's lock, and freed beside sessions of
 //! readers, on memory as a trait, so that `yat` tries these very steps in every order that a memory
-//! model allows (`crates/yat/tests/kv_protocol.rs`).
+//! model allows (`crates/yat/tests/kv_protocol.rs`, `kv_sessions.rs`).
 //!
 //! - A word has a byte for each of eight places: taken, or free, above the instance of the last
 //!   record there. A place that was freed while a session was open is held: neither taken nor free,

@@ -15,7 +15,8 @@
 //!   before the session looks; every later holder knows of the session. The fast way of a free has
 //!   no barrier of its own therefore.
 //!
-//! Nothing here outlives a run of the heap: the words lie in its volatile area.
+//! Nothing here outlives a run of the heap: the words lie in its volatile area. `yat` tries these
+//! steps in every order (`crates/yat/tests/kv_sessions.rs`).
 
 use crate::protocol::Words;
 

@@ -71,6 +71,9 @@ const TOO: [&str; 7] = [
     "bug-vec-length-before-record",
 ];
 
+/// First words of bugs that `kv_sessions.rs` is to find.
+const OF_SESSIONS: &str = "bug-session";
+
 /// Returns the round of three processes that finds something.
 fn found_by_histories() -> Option<(String, u64)> {
     (0..ROUNDS).find_map(|seed| round(seed).err().map(|text| (text, seed)))
@@ -83,7 +86,11 @@ const MAPS: [&str; 2] = ["map", "tree"];
 
 #[test]
 fn each_is_found() {
-    hunt_each(of_the_day(BUGS.iter().map(|bug| bug.name), 4));
+    let names = BUGS.iter().map(|bug| bug.name);
+    hunt_each(of_the_day(
+        names.filter(|name| !name.starts_with(OF_SESSIONS)),
+        4,
+    ));
 }
 
 #[test]

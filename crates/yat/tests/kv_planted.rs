@@ -49,8 +49,12 @@ const OF_A_KILL: [&str; 2] = [
     "bug-record-of-the-dead-only-flushed",
     "bug-batch-mark-ignored",
 ];
-/// Bugs of two who live at once: `kv_protocol.rs` looks for them.
-const OF_ORDERS: [&str; 1] = ["bug-place-read-after-its-owner"];
+/// Bugs of two who live at once: `kv_protocol.rs` and `kv_sessions.rs` look for them.
+const OF_ORDERS: [&str; 3] = [
+    "bug-place-read-after-its-owner",
+    "bug-place-of-a-session-free",
+    "bug-held-place-free-at-once",
+];
 /// Bugs that show to readers.
 const OF_READERS: [&str; 2] = [
     "bug-delete-visible-before-fence",

@@ -39,6 +39,10 @@ pub enum Call {
     DeleteAll,
     /// Room that is not needed is given back to the heap.
     Compact,
+    /// A key is looked at in a session of a reader, without a copy.
+    Read(u64),
+    /// A call while a session has a key's value, which stays as it is.
+    Beside(u64, &'static Call),
     /// A batch: keys get values of so many bytes, and others are taken away.
     Batch(&'static [(u64, usize)], &'static [u64]),
 }
@@ -100,6 +104,8 @@ fn call(kv: &Engine<'_>, call: Call, nth: u64) -> Result<(), pmkv::Error> {
         Call::Delete(number) => kv.delete(&key(number)).map(drop),
         Call::DeleteAll => kv.clear().map(drop),
         Call::Compact => kv.compact().map(drop),
+        Call::Read(number) => kv.beside(&key(number), || Ok(())),
+        Call::Beside(number, inner) => kv.beside(&key(number), || call(kv, *inner, nth)),
         Call::Batch(put, deleted) => {
             let keys: Vec<[u8; 8]> = put.iter().map(|&(number, _)| key(number)).collect();
             let values: Vec<Vec<u8>> = put.iter().map(|&(_, len)| vec![nth as u8; len]).collect();
@@ -353,6 +359,12 @@ impl OnHeap for Keyed {
 
     fn check_all(heap: &Heap) -> Result<(), String> {
         heap.check().map_err(text)?;
+        let ground = heap.ground();
+        let window = ground.mem().window();
+        if !ground.advance_era().is_off() {
+            return Err("a session is open that nobody has".into());
+        }
+        drop(window);
         check(&Engine::existing(heap).map_err(text)?)
     }
 

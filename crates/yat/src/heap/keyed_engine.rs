@@ -3,6 +3,7 @@
 use pmkv::{Change, Error, Expect, Expiry, Hash, Kind, OnDamage, Scrubs, Shape, Tree, TreeShape};
 use pmlib::Heap;
 use std::fmt;
+use std::time::Duration;
 
 /// Entries of an engine.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -95,6 +96,21 @@ impl<'h> Engine<'h> {
     /// Does several changes at once.
     pub fn batch(&self, changes: &[Change<'_>]) -> Result<(), Error> {
         either!(self, kv => kv.batch(changes))
+    }
+
+    /// Does something while a session has a key's value, for as long as it takes.
+    pub fn beside(
+        &self,
+        key: &[u8],
+        body: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let reader = either!(self, kv => kv.reader_for(Duration::MAX))?;
+        let value = reader.get(key)?;
+        let before = value.map(|value| value.to_vec()).transpose()?;
+        body()?;
+        let after = value.map(|value| value.to_vec()).transpose()?;
+        assert_eq!(before, after, "a value that a session has was changed");
+        Ok(())
     }
 
     /// Gives room back that is not needed.

@@ -2,7 +2,7 @@
 
 use super::keyed::{Call, Keyed, Step};
 use super::keyed_engine::Cut;
-use Call::{Batch, Compact, Delete, DeleteAll, Purge, Put, PutNew, PutUntil};
+use Call::{Batch, Beside, Compact, Delete, DeleteAll, Purge, Put, PutNew, PutUntil, Read};
 use pmkv::Shape;
 
 /// Bytes of most values: records of a few lines, which tear at few places.
@@ -142,6 +142,36 @@ fn compacted() -> Vec<Keyed> {
     ]
 }
 
+/// Calls beside a session that has a value: its place is held, and is another record's later.
+fn beside() -> Vec<Keyed> {
+    vec![
+        workload(TWO, &used(2), &[Beside(0, &Put(0, LEN)), Put(1, LEN)]),
+        workload(
+            TWO,
+            &used(2),
+            &[Beside(0, &Delete(0)), Beside(1, &Compact), Put(0, LEN)],
+        ),
+        workload(
+            TWO,
+            &[Put(0, 70_000)],
+            &[Beside(0, &Put(0, 8)), Put(1, 70_000)],
+        ),
+    ]
+}
+
+/// Those whose calls are killed with a session open.
+#[must_use]
+pub fn keyed_read() -> Vec<Keyed> {
+    let mut all = vec![
+        workload(TWO, &used(2), &[Read(0), Beside(0, &Put(0, LEN)), Read(1)]),
+        workload(TWO, &[Put(0, 70_000)], &[Beside(0, &Put(0, 8)), Read(0)]),
+    ];
+    for one in &mut all {
+        one.is_shared = true;
+    }
+    all
+}
+
 /// Keys that expire in a far future, and some that have expired long ago.
 fn expiring() -> Vec<Keyed> {
     const LATE: u64 = 1 << 50;
@@ -240,6 +270,7 @@ pub fn keyed() -> Vec<Keyed> {
     all.extend(batches());
     all.extend(expiring());
     all.extend(compacted());
+    all.extend(beside());
     all.extend(shared());
     all
 }

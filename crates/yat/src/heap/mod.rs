@@ -22,7 +22,7 @@ mod sets;
 mod tree_sets;
 
 pub use kept_sets::{containers, containers_killed, reopened};
-pub use keyed_sets::{keyed, keyed_killed, keyed_recovered, keyed_recovered_slowly};
+pub use keyed_sets::{keyed, keyed_killed, keyed_read, keyed_recovered, keyed_recovered_slowly};
 pub use maps_sets::{mapped, mapped_recovered};
 pub use mended::{Repairs, cut, mended};
 pub use sets::{killed, recovered, sets, shared, shared_recovered};

@@ -32,7 +32,7 @@ pub const RECORD_OFFSET: u64 = 576;
 /// Words of the run's record.
 pub const RECORD_WORDS: usize = 6;
 /// Version of the volatile area: unlike builds must not share a heap.
-pub const LAYOUT: u64 = 4;
+pub const LAYOUT: u64 = 5;
 /// The volatile area is this run's.
 pub const RUN_READY: u64 = u64::from_le_bytes(*b"RUNNING!");
 /// Bytes of a process's slot.

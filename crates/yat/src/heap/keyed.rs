@@ -93,8 +93,8 @@ fn key(number: u64) -> [u8; 8] {
     number.to_le_bytes()
 }
 
-fn call(kv: &Engine<'_>, call: Call, nth: u64) -> Result<(), pmkv::Error> {
-    match call {
+fn call(kv: &Engine<'_>, what: Call, nth: u64) -> Result<(), pmkv::Error> {
+    match what {
         Call::Put(number, len) => kv.put(&key(number), &vec![nth as u8; len]),
         Call::PutNew(number, len) => kv
             .put_if(&key(number), Expect::Missing, &vec![nth as u8; len])

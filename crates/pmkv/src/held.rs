@@ -1,11 +1,11 @@
 //! Places that readers' sessions hold back: which chunks have some, and when they are free again
 //! (`crates/pmlib/src/eras.rs`).
 //!
-//! - The truth is in the places' bytes (`crates/pmkv/src/protocol.rs`). What a process knows beside
-//!   that are hints: chunks in which it has held places, and since which era. Those of others are
-//!   found as free places of others are, by a look for room.
-//! - Whoever wants room has the era go on first, which ends sessions that last longer than they
-//!   may.
+//! - The places' bytes are the truth (`crates/pmkv/src/protocol.rs`). A process knows hints beside
+//!   them: chunks in which it has held places, and since which era. Those of others are found as
+//!   free places of others are, by a look for room.
+//! - A writer that wants room has the era go on first, which ends sessions that last longer than
+//!   they may.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

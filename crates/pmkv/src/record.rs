@@ -280,7 +280,7 @@ pub(crate) struct Pinned {
     pub len: u64,
 }
 
-/// What is done with the value of a record that is looked for.
+/// A use of the value of a record that is looked for.
 pub(crate) trait Seek {
     /// Looks for a key at a place, of this instance, and keeps its value.
     fn read(&mut self, ground: Ground<'_>, place: u64, instance: u64, key: &[u8]) -> Result<Seen>;

@@ -216,8 +216,8 @@ impl Pmem {
         }
     }
 
-    /// The address of `len` bytes from `off` on. Other processes may change them at any time, unless
-    /// a layer above keeps them from it; threads that have not entered may not read there.
+    /// The address of `len` bytes from `off` on. Other processes may change them at any time,
+    /// unless a layer above keeps them from it; threads that have not entered may not read there.
     #[inline]
     #[must_use]
     pub fn address(&self, off: u64, len: u64) -> *const u8 {

@@ -1,7 +1,7 @@
 //! Readers' sessions: values without a copy.
 //!
-//! What is freed while a session is open is not used again, so that a value stays where a session
-//! has found it (`crates/pmlib/src/eras.rs`). The session believes a slot only if it has seen the
+//! Places that are freed while a session is open are not used again, so that a value stays where a
+//! session has found it (`crates/pmlib/src/eras.rs`). The session believes a slot only if it has seen the
 //! chunk's lock open since it began: a writer that took the lock before may not know of it.
 
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
     /// `Ended`: the session was ended; those of [`Kv::get`].
     pub fn get(&self, key: &[u8]) -> Result<Option<ValueRef<'_>>> {
         let found = self.engine.pin(key);
-        // What was found is of the session only if that is open.
+        // The value is of the session only if that is open.
         self.check()?;
         Ok(found?.map(|(pinned, head)| ValueRef {
             reader: self,

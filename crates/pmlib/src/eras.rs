@@ -8,9 +8,9 @@
 //!   be kept open; 0: it has none. A session that lasts longer may be ended by others, who put
 //!   [`ENDED`] there.
 //! - The era goes on if no session of the era before it is open. So a session sees the era of its
-//!   beginning and the next one. What was freed two eras ago is nobody's.
-//! - Whoever frees something does it under a lock, and looks at the era with the lock taken. A
-//!   session believes what a lock covers only if it has seen the lock open since it was announced
+//!   beginning and the next one. Places that were freed two eras ago are nobody's.
+//! - A free is done under a lock, and looks at the era with the lock taken. A session believes a
+//!   slot that a lock covers only if it has seen the lock open since it was announced
 //!   ([`is_at_rest`]). So a holder that has missed the session has cleared the way to what it frees
 //!   before the session looks; every later holder knows of the session. The fast way of a free has
 //!   no barrier of its own therefore.
@@ -74,7 +74,7 @@ impl Era {
         }
     }
 
-    /// What is kept with something that is freed now: 0, 1 or 2.
+    /// The tag of something that is freed now: 0, 1 or 2.
     #[inline]
     #[must_use]
     pub fn tag(self) -> u64 {
@@ -158,8 +158,8 @@ fn announce(words: &impl Words, at: u64, until: u64, mut recycled: impl FnMut())
     }
 }
 
-/// The era as whoever frees something keeps it: it was the present one after all that this thread
-/// has stored before.
+/// The era for something that is freed: it was the present one after all that this thread has
+/// stored before.
 #[cfg_attr(feature = "record", track_caller)]
 pub fn era_of_free(words: &impl Words, era_at: u64) -> Era {
     let mut era = words.load(era_at);

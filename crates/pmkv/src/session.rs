@@ -1,8 +1,9 @@
 //! Readers' sessions: values without a copy.
 //!
 //! Places that are freed while a session is open are not used again, so that a value stays where a
-//! session has found it (`crates/pmlib/src/eras.rs`). The session believes a slot only if it has seen the
-//! chunk's lock open since it began: a writer that took the lock before may not know of it.
+//! session has found it (`crates/pmlib/src/eras.rs`). The session believes a slot only if it has
+//! seen the chunk's lock open since it began: a writer that took the lock before may not know of
+//! it.
 
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use super::call::{Call, parse};
 
 const BEGINNINGS: [&str; 2] = ["mkdir A", "mkdir B"];
 
-const CALLS: [&str; 18] = [
+const CALLS: [&str; 19] = [
     // Bytes over bytes.
     "create foo; write foo 0 200; write foo 8 24; write foo 16 24; write foo 0 40",
     "create foo; write foo 0 200; write foo 8 24; write foo 8 8; write foo 13 21; write foo 16 24",
@@ -30,6 +30,8 @@ const CALLS: [&str; 18] = [
     // A first name that another lane gives.
     "tmpfile /; link #0 foo",
     "tmpfile /; chown #0 7; link #0 foo",
+    // A pending commit that a file without a name completes, after calls of another lane.
+    "create foo; create bar; mkdir C; create C/foo; mkdir baz; create C/bar; mkdir C/A; tmpfile C; mkdir C/B",
     // Times that an overwrite has stored unflushed, beside a flag that a log has.
     "create foo; write foo 0 1; utimens foo; fallocate foo 3 0 1; unlink foo",
     // Names and attributes.

@@ -90,6 +90,8 @@ const REASONS: &[Reason] = reasons! {
     "file/truncate.rs", "self.swing(Class::Privileged", &[Store], LEAVES_PENDING, CLOSED;
     "file/truncate.rs", "self.swing(Class::Privileged", &[Flush], LEAVES_PENDING, PENDING;
     "namespace/create.rs", "LINKABLE", ANY, ALL, UNLINKED;
+    "namespace/create.rs", "let _ = fresh.barrier()", &[Fence], &[Rule::AtWrap],
+        "another lane's link needs it; no workload has one where the lane wraps";
     "open/hold.rs", "let locks = LockSet::take(", &[Store], ALL, GOING;
     "namespace/remove.rs", "let locks = LockSet::take(", &[Store], ALL, GOING;
     "file/pinned.rs", "self.pool.pm.lazy_zero(", &[Store], &[Rule::FirstLine],

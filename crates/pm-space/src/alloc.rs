@@ -8,6 +8,7 @@ pub use search::Wish;
 use crate::bitmap::{Bitmap, REGION};
 use crate::budget::{Class, Space};
 use crate::lane::{Lane, Meaning, Zone};
+use crate::shares::Told;
 use pm_journal::error::{Error, Result};
 use pm_journal::lane;
 use pm_journal::locks::line_of;
@@ -239,11 +240,75 @@ impl<P: Meaning> Space<P> {
         while run.count > left {
             let here = (GROUP_UNITS - run.block % GROUP_UNITS).min(run.count - left);
             let _held = map.lock(run.block);
+            if purpose.may_be_shared() {
+                self.let_front_go(lane, &map, (record, run), here);
+                run.block += here;
+                run.count -= here;
+                continue;
+            }
             map.mark(Run { count: here, ..run }, false);
             run.block += here;
             run.count -= here;
             lane.shrink(record, run);
         }
+    }
+
+    /// Takes one share from each of the first `count` blocks of a record's run, all in one group
+    /// whose lock is held, and strikes them out.
+    #[cold]
+    #[cfg_attr(feature = "record", track_caller)]
+    fn let_front_go(
+        &self,
+        lane: &Lane<'_, P>,
+        map: &Bitmap<'_>,
+        (record, run): (u64, Run),
+        count: u64,
+    ) {
+        let told = Told {
+            record,
+            is_cursor: false,
+            after: &|done| {
+                Lane::<P>::word_of(Run {
+                    block: run.block + done,
+                    count: run.count - done,
+                })
+            },
+        };
+        map.let_go(lane, Run { count, ..run }, &told);
+    }
+
+    /// Adds shares to the blocks of a run, for leaves that are to name them; `purpose` says where,
+    /// from the given block of the run on. Answers how many blocks got one: fewer than the run has
+    /// where a count is at its end or has no place, or the lane has no more records. The shares
+    /// that no leaf gets are dropped with the records.
+    ///
+    /// # Errors
+    /// Those of [`Lane::intend`], if no block got a share.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn share(&self, lane: &Lane<'_, P>, run: Run, purpose: impl Fn(u64) -> P) -> Result<u64> {
+        let map = Bitmap::blocks(lane.waits());
+        let mut done = 0;
+        while done < run.count {
+            let block = run.block + done;
+            let count = (GROUP_UNITS - block % GROUP_UNITS).min(run.count - done);
+            let record = match lane.intend_run(Run { block, count: 0 }, purpose(done)) {
+                Err(_) if done > 0 => break,
+                record => record?,
+            };
+            let told = Told {
+                record,
+                is_cursor: false,
+                after: &|count| Lane::<P>::word_of(Run { block, count }),
+            };
+            let _held = map.lock(block);
+            let shared = map.share(lane, Run { block, count }, &told);
+            lane.count_blocks(purpose(done), shared as i64);
+            done += shared;
+            if shared < count {
+                break;
+            }
+        }
+        Ok(done)
     }
 
     /// Allocates an inode number, which its record names.

@@ -71,6 +71,9 @@ impl<'a> Bitmap<'a> {
         if rescue::cleaning(&self.waits) {
             // Its last holder may have died between a bit and the count.
             self.recount(unit / GROUP_UNITS);
+            if self.place.bits == self.waits.geometry.block_map.bits {
+                self.finish_steps(unit / GROUP_UNITS);
+            }
         }
         held
     }

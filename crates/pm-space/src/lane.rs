@@ -54,6 +54,9 @@ pub trait Meaning: Copy {
 
     /// Returns whether the lane may keep such a block as its spare block.
     fn may_be_spare(self) -> bool;
+
+    /// Returns whether other leaves may name the blocks too: then the last one frees them.
+    fn may_be_shared(self) -> bool;
 }
 
 /// A lane of the journal with its intent records.
@@ -227,7 +230,13 @@ impl<'a, P: Meaning> Lane<'a, P> {
     #[inline]
     #[cfg_attr(feature = "record", track_caller)]
     pub fn intend_run(&self, run: Run, purpose: P) -> Result<u64> {
-        self.intend(run.block << RUN_SHIFT | run.count, purpose)
+        self.intend(Self::word_of(run), purpose)
+    }
+
+    /// The first word of a record with this run.
+    #[inline]
+    pub(crate) fn word_of(run: Run) -> u64 {
+        run.block << RUN_SHIFT | run.count
     }
 
     /// Record `record`: its first word and its purpose; `None` if it is struck out or invalid.

@@ -2,7 +2,7 @@
 //! (docs/adr/0061-annexes.md).
 
 use pmfs_format::BLOCK_BYTES;
-use pmfs_format::runtime::{ANNEX_COUNT_MAX, ANNEX_NODE, ANNEX_NODE_WORDS, ANNEX_ROOTS};
+use pmfs_format::runtime::{ANNEX_COUNT_MAX, ANNEX_NODE, ANNEX_NODE_WORDS, ANNEX_ROOTS, SHARES};
 use std::ops::Range;
 
 /// The end of the annex numbers: the greatest number, plus one.
@@ -23,6 +23,8 @@ fn is_annex(name: u64) -> bool {
 pub struct Annexes {
     /// The offset in bytes of the words that name nodes.
     pub roots: u64,
+    /// The offset in bytes of the word that names the uppermost node of the counts of shares.
+    pub shares: u64,
     /// The range of bytes where blocks may be.
     pub data: Range<u64>,
 }
@@ -58,6 +60,9 @@ impl Annexes {
             return false;
         }
         let name = mem.load_cached(block);
+        if name & SHARES != 0 && name & ANNEX_NODE == 0 {
+            return self.is_counter(mem, block, name);
+        }
         let found = match is_annex(name) {
             true if name < ANNEXES_END => self.find(mem, name),
             true => None,

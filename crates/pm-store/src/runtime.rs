@@ -137,10 +137,14 @@ impl<'a> Runtime<'a> {
         self.mem.fence();
     }
 
-    /// Flushes the whole area, for a clean close.
+    /// Flushes the whole area and the counts of shares, for a clean close.
     pub fn save(&self) {
         self.mem
             .flush(self.area.start, self.area.end - self.area.start);
+        let counters = self.annexes.counters(self.mem).into_iter();
+        for off in counters.filter_map(|counter| counter.off) {
+            self.mem.flush(off, BLOCK_BYTES);
+        }
         self.mem.fence();
     }
 }

@@ -7,7 +7,9 @@
 //! change the medium as overwrites do: a copy in blocks that nothing names, a barrier, one pointer;
 //! then the old blocks go.
 //!
-//! A file whose blocks programs have mapped, or of which a mount's kernel has pages, is left alone.
+//! Blocks that several files share stay where they are: one file's step can't move the others'
+//! leaves. A file whose blocks programs have mapped, or of which a mount's kernel has pages, is
+//! left alone.
 
 use pm_journal::locks::LockSet;
 use pm_space::{Bitmap, Class, REGION};
@@ -141,6 +143,10 @@ fn merge(work: &mut Work<'_>, index: u64) -> Result<Merged> {
     let Some(leaves) = small_leaves(work, index)? else {
         return Ok(Merged::Nothing);
     };
+    if leaves.iter().any(|leaf| leaf.is_shared()) {
+        // A copy would take space that the files share.
+        return Ok(Merged::Nothing);
+    }
     let first = leaves[0];
     let unwritten = leaves.iter().all(|leaf| leaf.is_unwritten());
     let alike = unwritten || !leaves.iter().any(|leaf| leaf.is_unwritten());
@@ -222,7 +228,7 @@ fn move_away(work: &mut Work<'_>, index: u64, plan: &Plan) -> Result<u64> {
             break;
         }
         let is_small = found.entry.is_leaf() && is_direct(&tree, &found, at);
-        if is_small && plan.is_victim(found.entry.off()) {
+        if is_small && !found.entry.is_shared() && plan.is_victim(found.entry.off()) {
             let purpose = Purpose::leaf(work.ino(), at);
             move_block(work, (found.slot, found.entry), plan, purpose)?;
             moved += 1;

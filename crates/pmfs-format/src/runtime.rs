@@ -11,6 +11,12 @@
 //! word and an annex's first line have its own number. The roots' nodes are of the three tables in
 //! this order. A pool that no process holds has none.
 //!
+//! Counts of shares: how many leaves beside one name a block, two bytes a block, in blocks of the
+//! pool. The header names the uppermost node, whose words, but for the first line, name nodes, and
+//! theirs name blocks with the counts of [`SHARES_UNITS`] blocks each, the lowest first. A missing
+//! one is all zeros. Nothing durable names these blocks, and a clean pool keeps them: its checksum
+//! goes on through them, in the order of the blocks that are counted, a node before what it names.
+//!
 //! Lazy bits: a word for each group of inodes, a bit for each [`LAZY_INODES`] of them. It is set
 //! before a lazy word of one of these inodes is stored, one without a flush (times of an overwrite,
 //! atime, the count of blocks). A clean close flushes these inodes.
@@ -18,7 +24,7 @@
 use crate::layout::{neighbours, on_media};
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 17 + cfg!(feature = "other-layout") as u64;
+pub const LAYOUT: u64 = 18 + cfg!(feature = "other-layout") as u64;
 /// First layout of builds that go on before the words of a committed redo record are durable
 /// (docs/adr/0017-small-overwrites-wait-once.md).
 pub const LAYOUT_COMMITTED_REDO: u64 = 13;
@@ -47,6 +53,20 @@ pub const ANNEX_FILE_ROOTS: u64 = 33;
 pub const ANNEX_LOCK_ROOTS: u64 = 33;
 /// Nodes of annexes.
 pub const ANNEX_ROOTS: u64 = ANNEX_REFERENCE_ROOTS + ANNEX_FILE_ROOTS + ANNEX_LOCK_ROOTS;
+/// Blocks whose counts of shares stand in one block: two bytes each, behind a line with its name.
+pub const SHARES_UNITS: u64 = 2016;
+/// The greatest count of a block's shares. A block that has it is copied instead of shared.
+pub const SHARES_MAX: u64 = u16::MAX as u64;
+/// First words of blocks with counts of shares.
+pub const SHARES: u64 = 1 << 62;
+/// First words of nodes over blocks with counts of shares.
+pub const SHARES_NODE: u64 = SHARES | 1 << 61;
+/// First word of the uppermost node.
+pub const SHARES_TOP: u64 = SHARES | 1 << 60;
+/// A lane's step: where the number of its record starts.
+pub const STEP_RECORD_SHIFT: u32 = 48;
+/// A lane's step: the word of the record that changes is its cursor, else its run.
+pub const STEP_CURSOR: u64 = 1 << 60;
 /// Slot state: free.
 pub const SLOT_FREE: u64 = 0;
 /// Slot state: a process has it; it is alive while the slot's byte is locked.
@@ -87,6 +107,9 @@ pub const INTENT_WORD: u64 = 8;
 /// Intent kind: the blocks are nodes of the inode's tree if its topmost node is the block in
 /// `index`, or belong to none.
 pub const INTENT_UNDER: u64 = 9;
+/// Intent kind: the inode's tree has a share of the blocks, as leaves from this index on, or the
+/// share is dropped; the last share frees its block.
+pub const INTENT_SHARED: u64 = 10;
 
 on_media! {
     /// Start of the runtime area.
@@ -105,8 +128,8 @@ on_media! {
         @ 40 annex_block: u64,
         /// The word that is to name it.
         @ 48 annex_slot: u64,
-        /// Zero.
-        @ 56 unused: u64,
+        /// The block of the uppermost node of the counts of shares; 0: nothing is shared.
+        @ 56 shares: u64,
         /// Owner of the rename lock, taken before any other by a rename that moves a directory.
         @ 64 rename_owner: u64,
         /// Times until which modules 1 to 7 of an emulated device are busy, as that of module 0.
@@ -214,7 +237,9 @@ on_media! {
     /// The blocks in question while a lane changes the bitmaps. Written before the first bit;
     /// recovery resolves it: blocks that belong to no inode are freed. A lane's last one is no
     /// record: its run is the lane's spare block, marked as used without an inode, or 0. A record
-    /// that names it decides its meaning.
+    /// that names it decides its meaning. Its other words are the step of a count of shares that is
+    /// being done: the new word of counts; the first block of that word, the record and which of
+    /// its words changes (0: no step); that word's new value.
     pub struct IntentRaw[32] {
         /// First block << 24 | number of blocks; 0 once resolved.
         @ 0 run: u64,

@@ -19,11 +19,14 @@ pub const CLAIM_OFFSET: u64 = 584;
 pub const STATE_CLEAN: u64 = 1;
 /// State: in use, or left by a crash.
 pub const STATE_ACTIVE: u64 = 2;
+/// A feature that a reader must know: leaves of files may share blocks
+/// ([`crate::tree::SHARED`]). The bit is set before the first such leaf.
+pub const FEATURE_SHARED: u64 = 1;
 
 on_media! {
-    /// The superblock. All of it is immutable between mkfs and grow and covered by its CRC. State
-    /// that changes lives in lines of its own behind it. An identical copy stands in the pool's
-    /// last block.
+    /// The superblock. All of it, but for the features, is immutable between mkfs and grow and
+    /// covered by its CRC. State that changes lives in lines of its own behind it. An identical
+    /// copy stands in the pool's last block.
     pub struct SuperblockRaw[256] {
         /// [`MAGIC`].
         @ 0 magic: u64,

@@ -7,8 +7,8 @@
 //! one.
 //!
 //! Bits of an entry: 0 there is something, 1 a node, 2 a leaf that reads as zeros, 3 a leaf of 2
-//! MiB that the file grew into; 4 to 7, in a root word, the height; 12 to 47 the byte offset of the
-//! block.
+//! MiB that the file grew into; 4 to 7, in a root word, the height; 8 a leaf whose blocks other
+//! leaves may name too; 12 to 47 the byte offset of the block.
 
 /// Entries a node.
 pub const FANOUT: u64 = 512;
@@ -29,6 +29,9 @@ pub const NODE: u64 = 1 << 1;
 pub const UNWRITTEN: u64 = 1 << 2;
 /// Leaf of 2 MiB: the file grew into it, no call asked for a large page. An overwrite may split it.
 pub const GROWN: u64 = 1 << 3;
+/// Leaf of a file: other leaves with this bit may name its blocks too, so that none is written in
+/// place. Only a pool with the feature [`crate::superblock::FEATURE_SHARED`] has such leaves.
+pub const SHARED: u64 = 1 << 8;
 /// The bit of the root word where its height starts (four bits).
 pub const HEIGHT_SHIFT: u32 = 4;
 /// Bits of the height, shifted down.

@@ -48,7 +48,7 @@ pub mod resolve {
 
 /// See `tables/`.
 pub mod tables {
-    pub use crate::tables::{annex, open_table};
+    pub use crate::tables::{annex, open_table, shares};
 }
 
 /// See `tree/`.

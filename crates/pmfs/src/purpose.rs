@@ -5,8 +5,8 @@ use pm_journal::medium::store::Store;
 use pm_space::Meaning;
 use pmfs_format::inode::TABLE_INO;
 use pmfs_format::runtime::{
-    INTENT_INODE, INTENT_RANGE, INTENT_RECLAIM, INTENT_SCRATCH, INTENT_SUBTREE, INTENT_TREE,
-    INTENT_UNDER, INTENT_WORD, INTENT_XATTR,
+    INTENT_INODE, INTENT_RANGE, INTENT_RECLAIM, INTENT_SCRATCH, INTENT_SHARED, INTENT_SUBTREE,
+    INTENT_TREE, INTENT_UNDER, INTENT_WORD, INTENT_XATTR,
 };
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
@@ -44,6 +44,8 @@ pub enum Purpose {
     Scratch,
     /// Nodes of a tree that was built as a whole, whose topmost node is the block `top`.
     Under { ino: Ino, top: u64 },
+    /// Leaves from `index` on, each a share of a block.
+    Shared { ino: Ino, index: u64 },
     /// A word that is stored in place: nothing to free, but to be flushed.
     Word { off: u64 },
 }
@@ -59,12 +61,42 @@ impl Purpose {
         }
     }
 
+    /// The leaf's inode and index, of a purpose of leaves.
+    pub(crate) fn of_leaves(self) -> Option<(Ino, u64)> {
+        match self {
+            Purpose::Tree {
+                ino,
+                level: 0,
+                index,
+            }
+            | Purpose::Shared { ino, index } => Some((ino, index)),
+            _ => None,
+        }
+    }
+
+    /// The same purpose of the leaf so many further.
+    pub(crate) fn further(self, by: u64) -> Purpose {
+        match self {
+            Purpose::Tree { ino, level, index } => Purpose::Tree {
+                ino,
+                level,
+                index: index + by,
+            },
+            Purpose::Shared { ino, index } => Purpose::Shared {
+                ino,
+                index: index + by,
+            },
+            other => other,
+        }
+    }
+
     /// The inode that is to have the blocks, or had them.
     pub(crate) fn owner(self) -> Option<Ino> {
         match self {
-            Purpose::Tree { ino, .. } | Purpose::Xattr { ino } | Purpose::Under { ino, .. } => {
-                Some(ino)
-            }
+            Purpose::Tree { ino, .. }
+            | Purpose::Shared { ino, .. }
+            | Purpose::Xattr { ino }
+            | Purpose::Under { ino, .. } => Some(ino),
             _ => None,
         }
     }
@@ -94,6 +126,7 @@ impl Meaning for Purpose {
             Purpose::Range { from, to, kept } => [of(INTENT_RANGE, 0) | kept, from, to],
             Purpose::Scratch => [of(INTENT_SCRATCH, 0), 0, 0],
             Purpose::Under { ino, top } => [of(INTENT_UNDER, 0), ino, top],
+            Purpose::Shared { ino, index } => [of(INTENT_SHARED, 0), ino, index],
             Purpose::Word { off } => [of(INTENT_WORD, 0), 0, off],
         }
     }
@@ -118,6 +151,7 @@ impl Meaning for Purpose {
             },
             INTENT_SCRATCH => Purpose::Scratch,
             INTENT_UNDER => Purpose::Under { ino, top: index },
+            INTENT_SHARED => Purpose::Shared { ino, index },
             INTENT_WORD => Purpose::Word { off: index },
             _ => return None,
         })
@@ -141,7 +175,7 @@ impl Meaning for Purpose {
     fn is_counted(self) -> bool {
         match self {
             Purpose::Tree { ino, .. } => ino != TABLE_INO,
-            Purpose::Xattr { .. } | Purpose::Under { .. } => true,
+            Purpose::Xattr { .. } | Purpose::Under { .. } | Purpose::Shared { .. } => true,
             _ => false,
         }
     }
@@ -149,5 +183,10 @@ impl Meaning for Purpose {
     #[inline]
     fn may_be_spare(self) -> bool {
         matches!(self, Purpose::Tree { .. } | Purpose::Scratch)
+    }
+
+    #[inline]
+    fn may_be_shared(self) -> bool {
+        matches!(self, Purpose::Shared { .. })
     }
 }

@@ -46,7 +46,7 @@ fn resolve_records(pool: &Pool, lane: &Lane<'_>, placed: bool) {
             continue;
         };
         match purpose {
-            Purpose::Tree { .. } | Purpose::Under { .. } if placed => {}
+            Purpose::Tree { .. } | Purpose::Under { .. } | Purpose::Shared { .. } if placed => {}
             Purpose::Reclaim { ino, cursor } => {
                 let _ = reclaim(pool, lane, record, ino, cursor);
             }
@@ -72,13 +72,8 @@ fn resolve_run(pool: &Pool, lane: &Lane<'_>, record: u64, mut run: Run, mut purp
             return;
         };
         let mut same = 1;
-        if let Purpose::Tree {
-            ino,
-            level: 0,
-            index,
-        } = purpose
-        {
-            let at = |by| Purpose::leaf(ino, index + by);
+        if purpose.of_leaves().is_some() {
+            let at = |by| purpose.further(by);
             while same < run.count && in_use(pool, run.block + same, at(same)).ok() == Some(used) {
                 same += 1;
             }
@@ -108,6 +103,9 @@ fn in_use(pool: &Pool, block: u64, purpose: Purpose) -> Result<bool> {
     let used = match purpose {
         Purpose::Tree { ino, level, index } => {
             !dead(ino)? && tree_of(pool, ino)?.names(pool, level, index, block)?
+        }
+        Purpose::Shared { ino, index } => {
+            !dead(ino)? && tree_of(pool, ino)?.names(pool, 0, index, block)?
         }
         Purpose::Under { ino, top } => {
             let root = tree_of(pool, ino)?.root;

@@ -31,6 +31,7 @@ impl Store {
         let runtime = geometry.runtime.clone();
         let annexes = Annexes {
             roots: geometry.annex_roots,
+            shares: pmfs_format::RuntimeHeaderRaw::shares.of(geometry.header),
             data: data.clone(),
         };
         let backed = Backed::of(&mem, geometry.blocks);

@@ -4,13 +4,13 @@ use crate::error::{Error, Result};
 use pm_store::{Pm, Restore};
 use pmem::Pmem;
 use pmfs_format::superblock::{
-    CLAIM_OFFSET, MAGIC, RUN_RECORD_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET,
+    CLAIM_OFFSET, FEATURE_SHARED, MAGIC, RUN_RECORD_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET,
 };
 use pmfs_format::{BLOCK_BYTES, RunRecordRaw, SuperblockRaw, VERSION};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Features of this build that a writer or reader must know: none yet.
-const KNOWN_FEATURES: u64 = 0;
+/// Features of this build that a writer or reader must know.
+const KNOWN_FEATURES: u64 = FEATURE_SHARED;
 /// Bytes that are summed up at a time.
 const CRC_PART: usize = 64 << 10;
 
@@ -134,6 +134,21 @@ pub fn store(restore: &Restore<'_>, raw: &SuperblockRaw) -> Result<()> {
     Ok(())
 }
 
+/// Adds a feature that readers must know to both superblocks; durable on return. The caller is the
+/// only one that does so.
+///
+/// # Errors
+/// Those of [`load`].
+pub fn add_feature(restore: &Restore<'_>, mem: &Pmem, feature: u64) -> Result<()> {
+    let (mut raw, _) = load(mem)?;
+    if raw.features_incompat & feature == 0 {
+        raw.features_incompat |= feature;
+        seal(&mut raw);
+        store(restore, &raw)?;
+    }
+    Ok(())
+}
+
 /// Returns what the last first opener wrote, if it is whole.
 pub fn run_record(mem: &Pmem) -> Option<RunRecordRaw> {
     let words = mem.read::<8>(RUN_RECORD_OFFSET);
@@ -234,10 +249,22 @@ pub fn crc_of_range(mem: &Pmem, range: std::ops::Range<u64>) -> Result<u32> {
 pub fn crc_of_parts(
     mem: &Pmem,
     range: std::ops::Range<u64>,
+    see: impl FnMut(u64, &[u8]),
+) -> Result<u32> {
+    crc_on(mem, 0, range, see)
+}
+
+/// Goes on like [`crc_of_parts`] from the checksum of earlier bytes.
+///
+/// # Errors
+/// Those of [`crc_of_range`].
+pub fn crc_on(
+    mem: &Pmem,
+    mut crc: u32,
+    range: std::ops::Range<u64>,
     mut see: impl FnMut(u64, &[u8]),
 ) -> Result<u32> {
-    let mut part = vec![0; CRC_PART];
-    let mut crc = 0;
+    let mut part = vec![0; CRC_PART.min((range.end - range.start) as usize)];
     let mut off = range.start;
     while off < range.end {
         let part = &mut part[..CRC_PART.min((range.end - off) as usize)];

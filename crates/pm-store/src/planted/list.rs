@@ -451,6 +451,35 @@ bugs! {
         "a dead thread's change is undone over what others built on it",
         Inline(ORDER);
 
+    // Shared blocks.
+    Kill "bug-share-untold", "intent: shares",
+        "shares that a dead thread had taken are nobody's for good",
+        Sites(&[store("pm-space/src/alloc.rs", "share", "lane.intend_run(Run { block, count: 0 }")]);
+    Kill "bug-share-step-unnoted", "counts: a step and its record",
+        "a dead thread's last change of a count is not told of, or told of in vain",
+        Sites(&[store("pm-space/src/shares.rs", "step", "runtime.store(place, block |")]);
+    Kill "bug-share-step-unfinished", "counts: a step and its record",
+        "a dead thread's step is told of without the count",
+        Sites(&[store("pm-space/src/shares.rs", "finish_step", "runtime.store(off, word)")]);
+    OneCall "bug-source-unmarked", "shared blocks: the mark of the source",
+        "a block has two leaves, of which one does not say so",
+        Sites(&[call("file/clone.rs", "mark_shared", "publish_hidden(found.slot, word.0)")]);
+    OneCall "bug-source-mark-unflushed", "shared blocks: the mark of the source",
+        "a clone is durable before the source's leaves say that they share",
+        Sites(&[flush("file/clone.rs", "mark_shared", "publish_hidden(found.slot, word.0)")]);
+    OneCall "bug-walk-counts-once", "shared blocks: the walk",
+        "after a crash a block that is shared counts as one file's own",
+        Inline(VALUE);
+    OneCall "bug-share-frees", "shared blocks: the last share frees",
+        "the first leaf that goes frees a block that others name",
+        Inline(CHOICE);
+    OneCall "bug-parts-unshared", "shared blocks: a large leaf is split",
+        "the parts of a shared large leaf count as a file's own",
+        Inline(VALUE);
+    Kill "bug-clone-shares-twice", "shared blocks: the same again",
+        "a leaf that stays gets one more share, which a death leaves behind",
+        Inline(CHOICE);
+
     // Superblocks.
     Mkfs "bug-superblocks-unfenced", "NOVA-Fortis: fence between primary and replica",
         "both superblocks may be torn at once",

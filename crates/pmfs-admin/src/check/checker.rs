@@ -3,6 +3,8 @@
 use super::fix::Fix;
 use super::report::{CheckReport, Finding, Watch, number};
 use pmfs::parts::pool::Pool;
+use pmfs::parts::tables::shares::Counted;
+use pmfs::parts::tree::visit::Piece;
 use pmfs::types::Run;
 use std::collections::HashSet;
 
@@ -13,6 +15,8 @@ pub(crate) struct Checker<'a> {
     pub(super) fixes: Vec<Fix>,
     /// Blocks that something names.
     pub(super) seen: Vec<u64>,
+    /// How many leaves that are marked as shared name each of them.
+    pub(super) shared: Counted,
     /// The blocks among those that directories that are to be filled anew have for themselves.
     pub(super) torn_blocks: HashSet<u64>,
     /// Live inodes, by number.
@@ -96,9 +100,31 @@ impl Checker<'_> {
         twice.is_none()
     }
 
-    /// Returns whether something names one of these blocks already.
-    pub(super) fn is_claimed(&self, run: Run) -> bool {
-        is_marked(&self.seen, run)
+    /// Notes a file's piece as [`Checker::claim`] does. Leaves that are marked as shared may name
+    /// the same blocks, and no other may.
+    pub(super) fn claim_piece(&mut self, piece: &Piece, by: &str, fix: &dyn Fn() -> Fix) {
+        if !piece.shared {
+            self.claim(piece.run, by, fix);
+            return;
+        }
+        for block in piece.run.block..piece.run.block + piece.run.count {
+            if self.shared.add(block) == 0 {
+                self.claim(Run::one(block), by, fix);
+            }
+        }
+    }
+
+    /// Returns whether something names one of a piece's blocks already that it can't share.
+    pub(super) fn is_claimed(&self, piece: &Piece) -> bool {
+        let Run { block, count } = piece.run;
+        let is_taken = |block| {
+            let shares = piece.shared && self.shared.leaves(block) > 0;
+            is_marked(&self.seen, Run::one(block)) && !shares
+        };
+        match piece.shared {
+            true => (block..block + count).any(is_taken),
+            false => is_marked(&self.seen, piece.run),
+        }
     }
 
     /// The blocks that are never given out.

@@ -12,10 +12,9 @@ use pmfs::parts::pool::Pool;
 use pmfs::parts::tree::entry::coverage;
 use pmfs::parts::tree::visit::{Piece, Visitor};
 use pmfs::parts::tree::{NEITHER, Tree};
-use pmfs::types::Run;
 use pmfs::types::mode;
 use pmfs_format::inode::{CTIME_IS_MTIME, FIRST_INO, ROOT_INO, SIZE_MASK, SIZE_MAX};
-use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, PRESENT};
+use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, PRESENT, SHARED};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 use std::collections::HashSet;
 
@@ -27,7 +26,7 @@ pub(super) struct Pieces<'a> {
     pub contested: Vec<Piece>,
     pub damage: Vec<Error>,
     nodes: HashSet<u64>,
-    is_others: &'a dyn Fn(Run) -> bool,
+    is_others: &'a dyn Fn(&Piece) -> bool,
 }
 
 impl<'a> Pieces<'a> {
@@ -36,7 +35,7 @@ impl<'a> Pieces<'a> {
     }
 
     /// Without what is others' already.
-    pub fn apart(pool: &Pool, tree: &Tree, is_others: &'a dyn Fn(Run) -> bool) -> Pieces<'a> {
+    pub fn apart(pool: &Pool, tree: &Tree, is_others: &'a dyn Fn(&Piece) -> bool) -> Pieces<'a> {
         let mut pieces = Pieces {
             all: Vec::new(),
             contested: Vec::new(),
@@ -65,7 +64,7 @@ impl<'a> Pieces<'a> {
 impl Visitor for Pieces<'_> {
     fn piece(&mut self, piece: Piece) -> bool {
         let again = piece.level > 0 && !self.nodes.insert(piece.run.block);
-        if again || (self.is_others)(piece.run) {
+        if again || (self.is_others)(&piece) {
             self.contested.push(piece);
             return false;
         }
@@ -135,6 +134,11 @@ impl Checker<'_> {
             let text = format!("inode table: a large leaf at {:#x}", piece.slot);
             self.find_to_fix(number::TREE, text, cut(piece));
         }
+        for piece in pieces.leaves().filter(|leaf| leaf.shared) {
+            let text = format!("inode table: a shared leaf at {:#x}", piece.slot);
+            let word = pool.pm.load(piece.slot) & !SHARED;
+            self.find_to_fix(number::TREE, text, Fix::word(piece.slot, word));
+        }
         self.contest(&pieces.contested, "the inode table");
         // The root node lies before the blocks that are given out.
         let root = pool.geometry.inode_table_root;
@@ -180,7 +184,7 @@ impl Checker<'_> {
         if !inode.is_dir() || inode.links == 0 && !pool.is_open(ino) {
             return;
         }
-        let others = |run: Run| self.is_claimed(run);
+        let others = |piece: &Piece| self.is_claimed(piece);
         let pieces = Pieces::apart(pool, &inode.tree(), &others);
         let mut blocks = HashSet::new();
         let once = pieces
@@ -327,7 +331,7 @@ impl Checker<'_> {
             }
             return;
         }
-        let others = |run: Run| self.is_claimed(run);
+        let others = |piece: &Piece| self.is_claimed(piece);
         let Pieces {
             all,
             contested,
@@ -338,7 +342,7 @@ impl Checker<'_> {
         self.cut_damage(&damage, &by);
         self.contest(&contested, &by);
         for piece in &all {
-            self.claim(piece.run, &by, &|| cut(piece));
+            self.claim_piece(piece, &by, &|| cut(piece));
         }
     }
 
@@ -400,7 +404,7 @@ impl Checker<'_> {
         }
         if inode.has_tree() {
             let pieces = Pieces::of(self.pool, &inode.tree());
-            if !pieces.is_sound() || pieces.all.iter().any(|p| self.is_claimed(p.run)) {
+            if !pieces.is_sound() || pieces.all.iter().any(|piece| self.is_claimed(piece)) {
                 return None;
             }
         }

@@ -19,6 +19,7 @@ pub(crate) use fix::Fix;
 
 use pm_journal::medium::superblock;
 use pmfs::parts::pool::Pool;
+use pmfs::parts::tables::shares::Counted;
 use pmfs::{Error, Result};
 use report::number;
 pub use report::{CheckReport, Finding, Watch};
@@ -90,6 +91,7 @@ pub(crate) fn examine(pool: &Pool, watch: Watch<'_>) -> Result<(CheckReport, Vec
         report: CheckReport::default(),
         fixes: Vec::new(),
         seen: vec![0; pool.geometry.blocks.div_ceil(64) as usize],
+        shared: Counted::new(pool.geometry.blocks),
         torn_blocks: HashSet::new(),
         inodes: Vec::new(),
         watch,

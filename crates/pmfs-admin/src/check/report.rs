@@ -50,6 +50,7 @@ pub(crate) mod number {
     pub const BLOCK_LEAKED: u32 = 12;
     pub const BLOCK_NOT_MARKED: u32 = 13;
     pub const GROUP_COUNT: u32 = 14;
+    pub const SHARES: u32 = 15;
     pub const INODE: u32 = 20;
     pub const LINKS: u32 = 21;
     pub const UNREACHABLE: u32 = 22;

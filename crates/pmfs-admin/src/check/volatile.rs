@@ -22,6 +22,7 @@ impl Checker<'_> {
     pub(super) fn bitmaps(&mut self) {
         self.spares();
         self.annexes();
+        self.shares();
         let blocks = Bitmap::blocks(self.pool);
         let seen = std::mem::take(&mut self.seen);
         let named = |block: u64| seen[(block / 64) as usize] >> (block % 64) & 1 == 1;
@@ -53,6 +54,28 @@ impl Checker<'_> {
             let run = Run { block, count: 1 };
             self.claim(run, "a table, as its annex", &|| Fix::Runtime);
             self.report.blocks -= 1;
+        }
+    }
+
+    /// Compares the counts of shares with the leaves that were seen.
+    fn shares(&mut self) {
+        let map = Bitmap::blocks(self.pool);
+        let uncounted = self.shared.all();
+        let uncounted = uncounted.map(|(block, has)| (block, map.shares(block), has));
+        let counted = self.pool.all_shares();
+        let counted = counted.filter(|&(block, _)| self.shared.leaves(block) < 2);
+        let counted = counted.map(|(block, says)| (block, says, 0));
+        let wrong = uncounted
+            .chain(counted)
+            .filter(|(_, says, has)| says != has);
+        let wrong: Vec<_> = wrong.collect();
+        for (block, says, has) in wrong.iter().take(TOLD) {
+            let text = format!("block {block} says {says} shares beside one and has {has}");
+            self.find_to_fix(number::SHARES, text, Fix::Runtime);
+        }
+        if wrong.len() > TOLD {
+            let text = format!("and {} more blocks", wrong.len() - TOLD);
+            self.find(number::SHARES, text);
         }
     }
 

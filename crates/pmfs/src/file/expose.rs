@@ -23,6 +23,10 @@ impl Work<'_> {
                 .saturating_mul(BLOCK_BYTES)
                 .min(to);
             if found.entry.is_leaf() && !found.entry.is_unwritten() {
+                if found.entry.is_shared() {
+                    self.own(index, until.div_ceil(BLOCK_BYTES))?;
+                    return self.expose(from, to);
+                }
                 let whole =
                     at == found.base * BLOCK_BYTES && until - at == found.units * BLOCK_BYTES;
                 // Programs see a pinned block itself, not what the tree says of it.

@@ -55,6 +55,10 @@ impl Work<'_> {
         if found.entry.is_leaf() {
             let inside = index - found.base;
             let count = (found.units - inside).min(want);
+            if found.entry.is_shared() {
+                self.own(index, index + 1)?;
+                return Ok(0);
+            }
             if found.entry.is_unwritten() {
                 if found.units > 1 {
                     self.write_out_large(&found)?;

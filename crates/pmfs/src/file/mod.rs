@@ -3,11 +3,14 @@
 //! change together.
 
 pub(crate) mod allocate;
+mod clone;
 mod copy;
 mod draft;
 pub(crate) mod expose;
 pub(crate) mod extend;
 pub(crate) mod overwrite;
+mod own;
+
 pub(crate) mod pages;
 mod pinned;
 pub(crate) mod read;

@@ -70,7 +70,8 @@ impl Work<'_> {
         let found = self.tree().find(self.pool, first)?;
         // A leaf that came by growth is split: it is likely to be written to again, and each write
         // in place would cost its data twice.
-        let stays = found.entry.is_leaf() && found.units > 1 && !found.entry.is_grown();
+        let splits = found.entry.is_grown() || found.entry.is_shared();
+        let stays = found.entry.is_leaf() && found.units > 1 && !splits;
         if stays && last < found.base + found.units {
             if found.entry.is_unwritten() {
                 self.write_out_large(&found)?;
@@ -79,6 +80,9 @@ impl Work<'_> {
             return self.overwrite_saved(off, data);
         }
         if first == last && is_direct(&self.tree(), &found, first) {
+            if found.entry.is_shared() {
+                return self.overwrite_shared(&found, first, at, data);
+            }
             return self.overwrite_block(&found, first, at, data);
         }
         if self.overwrite_blocks(&found, (first, last + 1), at, data)? {
@@ -90,7 +94,7 @@ impl Work<'_> {
     /// The offset of bytes of the file, if they are contiguous and written.
     fn in_place(&self, at: u64, len: usize) -> Result<Option<u64>> {
         let tree = self.tree();
-        let below_one = tree.byte(self.pool, at, |off| self.pool.pm.load(off));
+        let below_one = tree.own_byte(self.pool, at);
         if let Some((off, bytes)) = below_one
             && len as u64 <= bytes
         {
@@ -99,7 +103,8 @@ impl Work<'_> {
         let within = at % BLOCK_BYTES;
         let blocks = (within + len as u64).div_ceil(BLOCK_BYTES);
         let extent = tree.extent(self.pool, block_of(at), blocks)?;
-        Ok((extent.written && extent.count == blocks).then_some(extent.off + within))
+        let in_place = extent.written && !extent.shared && extent.count == blocks;
+        Ok(in_place.then_some(extent.off + within))
     }
 
     /// In place, by a log of the new bytes. `false` if some of the range is a hole.
@@ -183,9 +188,38 @@ impl Work<'_> {
         Ok(())
     }
 
+    /// Overwrites a part of one block that other leaves may name, too: as
+    /// [`Work::overwrite_block`], and the old block loses a share instead of becoming the spare one.
+    fn overwrite_shared(&mut self, found: &Found, index: u64, at: u64, data: &[u8]) -> Result<()> {
+        let ino = self.ino();
+        let purpose = Purpose::leaf(ino, index);
+        let class = Class::Privileged;
+        let block = self
+            .pool
+            .alloc(self.lane, 1, class, Zone::Data, purpose)?
+            .block;
+        let off = block << BLOCK_SHIFT;
+        let mut fresh = self.pool.pm.fresh();
+        Replacement::of(self, at, data).compose(&mut fresh, off, index, found.entry)?;
+        let old = Run::one(found.entry.off() >> BLOCK_SHIFT);
+        let gone = self.lane.intend_run(old, Purpose::Shared { ino, index })?;
+        let durable = fresh.barrier();
+        self.locks.change();
+        self.pool
+            .pm
+            .publish(found.slot, Entry::leaf(off).0, durable);
+        // The pointer may be as it was where the medium has failed: both blocks stay in question.
+        self.pool.pm.intact()?;
+        self.lazy_times();
+        self.pool.free_front(self.lane, gone, 1);
+        self.lane.store_block_count();
+        self.lane.clear_intents();
+        self.reload()
+    }
+
     /// Some blocks that one node names: fresh copies with the change, their pointers undo-logged. A
     /// node of their own beside the old one would cost more than these entries. `false` if they are
-    /// too many, too scattered, or holes.
+    /// too many, too scattered, shared, or holes.
     fn overwrite_blocks(
         &mut self,
         found: &Found,
@@ -201,7 +235,7 @@ impl Work<'_> {
         let mut old = ArrayVec::<Entry, POINTERS_MAX>::new();
         for slot in (0..count).map(|at| found.slot + 8 * at) {
             let entry = Entry(self.pool.pm.load(slot));
-            if !entry.is_leaf() {
+            if !entry.is_leaf() || entry.is_shared() {
                 return Ok(false);
             }
             old.push(entry.checked(&self.pool.data, BLOCK_BYTES, slot)?);
@@ -345,7 +379,13 @@ impl Work<'_> {
             let extent: Extent = self.tree().extent(self.pool, block_of(here), blocks)?;
             let len = (extent.count * BLOCK_BYTES - within).min(left) as usize;
             let piece = &data[done..done + len];
-            if extent.written {
+            if extent.shared {
+                match self.overwrite_atomic(here, piece) {
+                    Err(Error::NoSpace) if done > 0 => break,
+                    written => written?,
+                }
+                self.reload()?;
+            } else if extent.written {
                 self.locks.change();
                 if let Err(error) = self.pool.pm.lazy_write(extent.off + within, piece) {
                     // The program's memory ends here: the bytes before were stored, and will be

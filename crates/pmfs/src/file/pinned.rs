@@ -14,6 +14,11 @@ impl Work<'_> {
             let extent = self.tree().extent(self.pool, block_of(at), blocks)?;
             let within = at % BLOCK_BYTES;
             let len = (extent.count * BLOCK_BYTES - within).min(to - at);
+            if extent.shared {
+                let index = block_of(at);
+                self.own(index, index + extent.count)?;
+                continue;
+            }
             if extent.written {
                 self.locks.change();
                 self.pool.pm.lazy_zero(extent.off + within, len);

@@ -18,7 +18,7 @@ use pm_space::Class;
 use pm_store::Durable;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::inode::SIZE_MAX;
-use pmfs_format::tree::{FANOUT, UNWRITTEN};
+use pmfs_format::tree::{FANOUT, SHARED, UNWRITTEN};
 
 /// A collapse that takes no more nodes than this goes through on a full pool: it may be what makes
 /// room.
@@ -231,5 +231,5 @@ impl Rebuild<'_> {
 /// A part of a leaf, from the block at `inside` on.
 fn part(leaf: Entry, inside: u64) -> Entry {
     let off = leaf.off() + inside * BLOCK_BYTES;
-    Entry(Entry::leaf(off).0 | leaf.0 & UNWRITTEN)
+    Entry(Entry::leaf(off).0 | leaf.0 & (UNWRITTEN | SHARED))
 }

@@ -54,6 +54,25 @@ impl Fs {
         self.change(|pool| pool.fallocate(ino, mode, offset, len))
     }
 
+    /// Has `len` bytes of the file `to`, from `to_offset` on, be those of the file `from` from
+    /// `from_offset` on, without copying them: the files share the blocks until one of them is
+    /// written. A `len` of 0 means up to the source's end. Offsets and length are multiples of the
+    /// block size; the length need not be where the range ends with the source and not before the
+    /// target's end.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] for other ranges, ranges past the source's end, and ranges of one
+    /// file that overlap; [`crate::Error::Mapped`] if a program has blocks of either file mapped;
+    /// [`crate::Error::NoSpace`], with a part of the range cloned.
+    pub fn clone_range(
+        &self,
+        (from, from_offset): (Ino, u64),
+        (to, to_offset): (Ino, u64),
+        len: u64,
+    ) -> Result<()> {
+        self.change(|pool| pool.clone_range((from, from_offset), (to, to_offset), len))
+    }
+
     /// Removes a range of whole blocks from a file, and moves the later bytes up to its start:
     /// COLLAPSE_RANGE of `fallocate(2)`.
     pub fn collapse_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {

@@ -246,6 +246,7 @@ impl Work<'_> {
             }
             index = found.base + found.units;
         }
+        self.own(from, to)?;
         self.reload()
     }
 
@@ -258,7 +259,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The runs of these blocks; holes have none.
+    /// The runs of these blocks; holes have none, and none that other leaves may name: a program
+    /// must not see them move.
     fn runs(&self, from: u64, to: u64) -> Result<Vec<BlockRun>> {
         let mut runs: Vec<BlockRun> = Vec::new();
         let mut index = from;
@@ -266,7 +268,7 @@ impl Work<'_> {
             let extent = self.tree().extent(self.pool, index, to - index)?;
             let (at, len) = (index * BLOCK_BYTES, extent.count * BLOCK_BYTES);
             index += extent.count;
-            if !extent.written {
+            if !extent.written || extent.shared {
                 continue;
             }
             match runs.last_mut() {

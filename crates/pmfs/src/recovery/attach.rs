@@ -320,6 +320,7 @@ fn enter(pool: &Pool, origin: Origin<'_>, health: Health) -> Result<RecoveryRepo
 fn is_left_at_rest(pool: &Pool) -> Result<bool> {
     if pool.annexes_rest() {
         pool.give_annexes_back();
+        pool.give_shares_back();
     }
     rest::is_at_rest(pool, Some(pool.holder().slot))
 }
@@ -342,7 +343,8 @@ fn is_whole(pool: &Pool, state: State, same: bool) -> Result<bool> {
 }
 
 fn runtime_crc(pool: &Pool) -> Result<u32> {
-    superblock::crc_of_range(pool.pm.mapping(), pool.geometry.runtime.clone())
+    let crc = superblock::crc_of_range(pool.pm.mapping(), pool.geometry.runtime.clone())?;
+    pool.crc_of_shares(crc)
 }
 
 /// Rebuilds the runtime area of a pool that this process has to itself, and takes its slot anew.
@@ -411,6 +413,7 @@ pub(crate) fn detach(pool: &Pool) -> Result<()> {
     } else if !occupied && !pool.is_damaged() {
         pool.flush_lazy();
         pool.give_annexes_back();
+        pool.give_shares_back();
         Lane::close_all(pool);
         pool.pm.runtime().save();
         let crc = runtime_crc(pool)?;

@@ -66,6 +66,12 @@ fn clean(pool: &Pool, dead: &[Dead]) -> Result<Undone> {
         .filter(|&lane| is_dead(pool.pm.load(pool.geometry.lane_line(lane))))
         .collect();
     for &index in &lanes {
+        // The records tell nothing before the step that one of them waits for is done.
+        if let Some(block) = pm_space::step_block(&Lane::at(pool, index)) {
+            drop(Bitmap::blocks(pool).lock(block));
+        }
+    }
+    for &index in &lanes {
         let lane = Lane::at(pool, index);
         let wrong = u64::from(planted!("bug-wrong-lane-undone"));
         let undoing = Lane::at(pool, (index + wrong) % pool.geometry.lanes);
@@ -117,7 +123,7 @@ fn flush_behind(pool: &Pool, lane: &Lane<'_>) {
     }
     for record in 0..lane.intent_count() {
         match lane.intent(record) {
-            Some((word, Purpose::Tree { ino, index, .. })) => {
+            Some((word, Purpose::Tree { ino, index, .. } | Purpose::Shared { ino, index })) => {
                 let Ok(tree) = tree_of(pool, ino) else {
                     continue;
                 };

@@ -5,6 +5,7 @@ use crate::inode::usage;
 use crate::inode::{Inode, PER_BLOCK, plausible};
 use crate::pool::Pool;
 use crate::purpose::Lane;
+use crate::tables::shares::Counted;
 use crate::tree::visit::{Piece, Visitor};
 use crate::types::Run;
 use crate::types::{RecoveryKind, RecoveryReport};
@@ -13,9 +14,9 @@ use pm_journal::medium::superblock;
 use pm_journal::undo::undo;
 use pm_space::{Bitmap, Zone};
 use pm_store::Restore;
-use pmfs_format::InodeRaw;
 use pmfs_format::inode::ROOT_INO;
 use pmfs_format::runtime::{LAYOUT, LAYOUT_COMMITTED_REDO};
+use pmfs_format::{BLOCK_SHIFT, InodeRaw};
 use pmshare::cleaning::Undone;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -63,6 +64,7 @@ pub fn rebuild(pool: &Pool) -> Result<RecoveryReport> {
     let maps = mark_reachable(pool);
     // Nodes that can't be read are in no map: others would take their blocks for free.
     pool.pm.intact()?;
+    maps.store_shares(pool);
     maps.store(pool);
     report.inodes = maps.live.load(Ordering::Relaxed);
     report.blocks = maps.used.load(Ordering::Relaxed);
@@ -103,6 +105,7 @@ fn discard(pool: &Pool, lane: &Lane<'_>, index: u64) -> Undone {
 pub(crate) struct Maps {
     blocks: Vec<AtomicU64>,
     inodes: Vec<AtomicU64>,
+    shared: Counted,
     live: AtomicU64,
     used: AtomicU64,
     damage: AtomicU64,
@@ -114,6 +117,7 @@ impl Maps {
         Maps {
             blocks: words(pool.geometry.blocks),
             inodes: words(pool.geometry.inodes),
+            shared: Counted::new(pool.geometry.blocks),
             live: AtomicU64::new(0),
             used: AtomicU64::new(0),
             damage: AtomicU64::new(0),
@@ -138,6 +142,42 @@ impl Maps {
             self.damage.fetch_add(1, Ordering::Relaxed);
         }
         fresh
+    }
+
+    /// Marks the blocks of a leaf whose blocks other leaves may name, and counts it for each.
+    fn mark_shared(&self, run: Run) {
+        for block in run.block..run.block + run.count {
+            // First counted, then marked: one of two that meet here sees the other.
+            let leaves = match planted!("bug-walk-counts-once") {
+                true => 1,
+                false => self.shared.add(block),
+            };
+            let mask = 1 << (block % 64);
+            let word = &self.blocks[(block / 64) as usize];
+            let is_marked = word.fetch_or(mask, Ordering::Relaxed) & mask != 0;
+            self.used
+                .fetch_add(u64::from(!is_marked), Ordering::Relaxed);
+            self.damage
+                .fetch_add(u64::from(leaves == 0 && is_marked), Ordering::Relaxed);
+        }
+    }
+
+    /// Writes the counts of shares, in blocks that no tree names.
+    fn store_shares(&self, pool: &Pool) {
+        let data = &pool.data;
+        let mut blocks = data.start >> BLOCK_SHIFT..data.end >> BLOCK_SHIFT;
+        let free = || {
+            blocks.find(|&block| {
+                let mask = 1 << (block % 64);
+                let word = &self.blocks[(block / 64) as usize];
+                word.load(Ordering::Relaxed) & mask == 0
+                    && pool.has_space(Run::one(block))
+                    && word.fetch_or(mask, Ordering::Relaxed) & mask == 0
+            })
+        };
+        if !pool.store_shares(&self.shared, free) {
+            self.damage.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn mark_ino(&self, ino: u64) {
@@ -279,6 +319,10 @@ struct FileMarker<'a> {
 impl Visitor for FileMarker<'_> {
     fn piece(&mut self, piece: Piece) -> bool {
         self.blocks += piece.run.count;
+        if piece.shared {
+            self.maps.mark_shared(piece.run);
+            return true;
+        }
         self.maps.mark(piece.run)
     }
 

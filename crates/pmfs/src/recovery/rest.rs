@@ -47,7 +47,8 @@ fn inspected(pool: &Pool, own: Option<u64>) -> Result<(u32, bool)> {
     let mut rest = true;
     let see = |off, part: &[u8]| rest &= tables.iter().all(|table| table.rests(off, part));
     let crc = crc_of_parts(pool.pm.mapping(), pool.geometry.runtime.clone(), see)?;
-    Ok((crc, rest && has_nobody(pool, own) && is_reserved(pool)))
+    let rest = rest && has_nobody(pool, own) && is_reserved(pool) && pool.counters_rest();
+    Ok((pool.crc_of_shares(crc)?, rest))
 }
 
 /// A table of lines, each of which is to be at rest.

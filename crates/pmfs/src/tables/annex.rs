@@ -251,7 +251,7 @@ impl Pool {
     /// Takes a block, to be named by the word at `slot`, and gives it its own name. Under the lock
     /// of annexes.
     #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
-    fn lend(&self, slot: u64, name: u64, class: Class) -> bool {
+    pub(super) fn lend(&self, slot: u64, name: u64, class: Class) -> bool {
         let runtime = self.pm.runtime();
         let [told_block, told_slot] = told_words(self);
         let tell = |block: u64| {
@@ -309,7 +309,16 @@ impl Pool {
     /// The blocks that are lent.
     pub fn lent_blocks(&self) -> Vec<u64> {
         let named = |slot: u64| block_of(self.pm.load(slot)) >> BLOCK_SHIFT;
-        self.naming_words().into_iter().map(named).collect()
+        let counters = self
+            .counters()
+            .into_iter()
+            .filter_map(|counter| counter.off);
+        let counters = counters.map(|off| off >> BLOCK_SHIFT);
+        self.naming_words()
+            .into_iter()
+            .map(named)
+            .chain(counters)
+            .collect()
     }
 
     /// Gives all annexes back: for a process that has the pool to itself and in whose tables
@@ -321,7 +330,7 @@ impl Pool {
 
     /// Gives back the block that a word names. A death on the way leaves it told of, so that the
     /// next opener makes the runtime area anew.
-    fn give_back(&self, slot: u64) {
+    pub(super) fn give_back(&self, slot: u64) {
         let runtime = self.pm.runtime();
         let [told_block, _] = told_words(self);
         let block = block_of(self.pm.load(slot)) >> BLOCK_SHIFT;

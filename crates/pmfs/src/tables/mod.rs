@@ -2,3 +2,4 @@
 
 pub mod annex;
 pub mod open_table;
+pub mod shares;

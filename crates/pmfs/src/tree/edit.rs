@@ -9,7 +9,7 @@ use crate::types::Ino;
 use pm_journal::error::Result;
 use pm_space::{Class, Zone};
 use pm_store::FreshSet;
-use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, UNWRITTEN};
+use pmfs_format::tree::{FANOUT, FILE_HEIGHT_MAX, SHARED, UNWRITTEN};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 use zerocopy::IntoBytes;
 
@@ -258,9 +258,13 @@ pub(crate) fn expand(pool: &Pool, old: Entry, level: u32, entries: &mut Entries)
     } else if old.is_leaf() {
         let part = Shape::File.leaf_blocks(span(level)) * BLOCK_BYTES;
         old.checked(&pool.data, part * FANOUT, old.off())?;
+        let kept = match planted!("bug-parts-unshared") {
+            true => UNWRITTEN,
+            false => UNWRITTEN | SHARED,
+        };
         for (at, entry) in entries.iter_mut().enumerate() {
             let off = old.off() + at as u64 * part;
-            *entry = Entry(Entry::leaf(off).0 | old.0 & UNWRITTEN);
+            *entry = Entry(Entry::leaf(off).0 | old.0 & kept);
         }
     }
     Ok(())

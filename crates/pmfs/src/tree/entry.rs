@@ -3,7 +3,8 @@
 use pm_journal::error::{Error, Result};
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::tree::{
-    BLOCK_MASK, FANOUT, FANOUT_SHIFT, GROWN, HEIGHT_MASK, HEIGHT_SHIFT, NODE, PRESENT, UNWRITTEN,
+    BLOCK_MASK, FANOUT, FANOUT_SHIFT, GROWN, HEIGHT_MASK, HEIGHT_SHIFT, NODE, PRESENT, SHARED,
+    UNWRITTEN,
 };
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -15,7 +16,7 @@ pub struct Entry(pub u64);
 
 /// Bits that mean nothing yet.
 const UNUSED: u64 =
-    !(BLOCK_MASK | PRESENT | NODE | UNWRITTEN | GROWN | HEIGHT_MASK << HEIGHT_SHIFT);
+    !(BLOCK_MASK | PRESENT | NODE | UNWRITTEN | GROWN | SHARED | HEIGHT_MASK << HEIGHT_SHIFT);
 
 impl Entry {
     pub const HOLE: Entry = Entry(0);
@@ -77,6 +78,23 @@ impl Entry {
     /// Returns whether it is a large leaf that came by growth.
     pub fn is_grown(self) -> bool {
         self.0 & GROWN != 0
+    }
+
+    /// Returns whether other leaves may name its blocks too.
+    #[inline(always)]
+    pub fn is_shared(self) -> bool {
+        self.0 & SHARED != 0
+    }
+
+    /// Returns whether a leaf may be written in place: it holds data, and no other names it.
+    #[inline(always)]
+    pub(crate) fn is_in_place(self) -> bool {
+        self.0 & (UNWRITTEN | SHARED) == 0
+    }
+
+    /// The same leaf, whose blocks other leaves may name.
+    pub(crate) fn shared(self) -> Entry {
+        Entry(self.0 | SHARED)
     }
 
     /// Byte offset of what it names.

@@ -12,7 +12,7 @@ use crate::pool::Pool;
 use crate::purpose::Lane;
 use crate::types::Run;
 use pm_journal::error::Result;
-use pm_space::Bitmap;
+use pm_space::{Bitmap, Told};
 use pmfs_format::runtime::GROUP_UNITS;
 use pmfs_format::tree::FANOUT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -151,13 +151,17 @@ impl Freeing<'_> {
             // A damaged entry is met when those before it are free.
             let goes_on = |count| {
                 let next = leaf_at(self.pool, at + count);
-                next.is_ok_and(|next| !next.is_hole() && next.off() >> BLOCK_SHIFT == block + count)
+                next.is_ok_and(|next| {
+                    !next.is_hole()
+                        && next.off() >> BLOCK_SHIFT == block + count
+                        && next.is_shared() == leaf.is_shared()
+                })
             };
             while count < most && goes_on(count) {
                 count += 1;
             }
+            self.clear_leaves(leaf, Run { block, count }, at);
             at += count;
-            self.clear(Run { block, count }, self.position(at, 0));
         }
         Ok(())
     }
@@ -188,8 +192,8 @@ impl Freeing<'_> {
                     continue;
                 }
             }
+            self.clear_leaves(leaf, Run { block, count }, at);
             at += count;
-            self.clear(Run { block, count }, self.position(at, 0));
         }
         Ok(())
     }
@@ -201,6 +205,25 @@ impl Freeing<'_> {
         let stays = new.names(self.pool, level, index, block);
         self.pool.pm.intact()?;
         stays
+    }
+
+    /// Frees a run of leaves inside one group, from index `at` on, or drops its shares, and moves
+    /// the cursor.
+    fn clear_leaves(&mut self, leaf: Entry, run: Run, at: u64) {
+        if !leaf.is_shared() || planted!("bug-share-frees") {
+            return self.clear(run, self.position(at + run.count, 0));
+        }
+        let told = Told {
+            record: self.record,
+            is_cursor: true,
+            after: &|done| self.position(at + done, 0),
+        };
+        let map = Bitmap::blocks(self.pool);
+        let held = map.lock(run.block);
+        map.let_go(self.lane, run, &told);
+        drop(held);
+        self.lane.lose_blocks(run.count);
+        self.cursor = self.position(at + run.count, 0);
     }
 
     /// Frees a run inside one group and moves the cursor, under the group's lock.

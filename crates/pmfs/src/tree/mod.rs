@@ -186,6 +186,19 @@ impl Tree {
         Some((leaf.ok()?.off() + within, bytes - within))
     }
 
+    /// As [`Tree::byte`], for a store in place: `None` where other leaves may name the block, too.
+    #[inline(always)]
+    pub fn own_byte(&self, pool: &Pool, at: u64) -> Option<(u64, u64)> {
+        let (entry, level) = self.descend(pool, at / BLOCK_BYTES, 0, |off| pool.pm.load(off))?;
+        let bytes = coverage(level) * BLOCK_BYTES;
+        if !entry.is_leaf() || !entry.is_in_place() {
+            return None;
+        }
+        let leaf = entry.unrooted().checked(&pool.data, bytes, self.slot);
+        let within = at & (bytes - 1);
+        Some((leaf.ok()?.off() + within, bytes - within))
+    }
+
     /// Prefetches the first line of the block that covers `index` in a directory's tree, a bucket's
     /// header; otherwise as [`Tree::expect_byte`].
     #[inline]
@@ -342,6 +355,8 @@ pub struct Extent {
     pub count: u64,
     /// Says whether it holds data; else it reads as zeros.
     pub written: bool,
+    /// Other leaves may name the blocks too, so that they are not written in place.
+    pub shared: bool,
 }
 
 impl Extent {
@@ -355,6 +370,7 @@ impl Extent {
             },
             count: found.units - inside,
             written: found.entry.is_leaf() && !found.entry.is_unwritten(),
+            shared: found.entry.is_shared(),
         }
     }
 
@@ -367,6 +383,7 @@ impl Extent {
 
     fn join(&mut self, next: &Extent) -> bool {
         let fits = self.written == next.written
+            && self.shared == next.shared
             && (!self.written || self.off + self.count * BLOCK_BYTES == next.off);
         if fits {
             self.count += next.count;

@@ -22,6 +22,8 @@ pub struct Piece {
     /// Byte offset of the word that names it, and how many words from there on do.
     pub slot: u64,
     pub entries: u64,
+    /// The leaf says that others may name its blocks.
+    pub shared: bool,
 }
 
 /// A visitor is shown the pieces, and told of damage.
@@ -85,6 +87,9 @@ fn visit(
     if entry != entry.unrooted() {
         return visitor.damage(corrupt("tree entry with a height", slot));
     }
+    if entry.is_shared() && (entry.is_node() || shape == Shape::Directory) {
+        return visitor.damage(corrupt("tree entry that is shared", slot));
+    }
     if entry.is_node() && level == 0 {
         return visitor.damage(corrupt("tree deeper than its height", slot));
     }
@@ -98,6 +103,7 @@ fn visit(
         units,
         slot,
         entries,
+        shared: entry.is_shared(),
     };
     if !visitor.piece(piece) || entry.is_leaf() {
         return;

@@ -150,6 +150,7 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(super::pinned::kinds());
     all.extend(super::apart::kinds());
     all.extend(super::edges::kinds());
+    all.extend(super::clones::kinds());
     all.push(table_growth());
     all
 }

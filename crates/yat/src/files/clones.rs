@@ -1,0 +1,86 @@
+//! Calls on files that share blocks. The counts of shares have their blocks beforehand: these are
+//! volatile, and each of their lines would double the images.
+
+use super::kinds::{Kind, Prepared};
+use super::pool::{LARGE_POOL_BYTES, NODE, POOL_BYTES, pattern};
+use pmfs::{FallocateMode, Fs, Ino, ROOT_INO, Result, SetAttr};
+
+/// `dir/blank` is a clone of `dir/large`.
+fn cloned(fs: &Fs, p: &Prepared) -> Result<()> {
+    fs.clone_range((p.large, 0), (p.blank, 0), 0)
+}
+
+/// Another file has shared blocks.
+fn elsewhere(fs: &Fs, p: &Prepared) -> Result<()> {
+    let other = fs.create(ROOT_INO, b"other", &NODE)?.ino;
+    fs.clone_range((p.large, 4096), (other, 0), 4096)
+}
+
+/// `dir/small` is a clone of `dir/blank`, which has a large leaf.
+fn large_cloned(fs: &Fs, p: &Prepared) -> Result<()> {
+    fs.write(p.blank, 0, &pattern(2 << 20, 5))?;
+    fs.clone_range((p.blank, 0), (p.small, 0), 0)
+}
+
+fn resize(fs: &Fs, ino: Ino, size: u64) -> Result<()> {
+    let set = SetAttr {
+        size: Some(size),
+        ..SetAttr::default()
+    };
+    fs.setattr(ino, &set).map(drop)
+}
+
+macro_rules! kinds {
+    ($first:expr, $bytes:expr; $( $name:literal, $overwrites:literal, |$fs:ident, $p:pat_param| $body:expr; )+) => {
+        vec![ $( Kind {
+            name: $name, pool_bytes: $bytes, first: $first,
+            call: |$fs, $p| { $body; Ok(()) }, overwrites: $overwrites, in_place: false,
+            large: pmfs::LargePages::Grow,
+        } ),+ ]
+    };
+}
+
+/// The kinds.
+pub fn kinds() -> Vec<Kind> {
+    const PUNCH: FallocateMode = FallocateMode::KEEP_SIZE.union(FallocateMode::PUNCH_HOLE);
+    let mut all = kinds! { elsewhere, POOL_BYTES;
+        "clone: a file", false, |fs, p| fs.clone_range((p.large, 0), (p.blank, 0), 0)?;
+        "clone: holes and an unwritten block", false,
+            |fs, p| fs.clone_range((p.sparse, 0), (p.blank, 0), 0)?;
+        "clone: over a part", true,
+            |fs, p| fs.clone_range((p.large, 4096), (p.sparse, 3 * 4096), 8192)?;
+        "clone: inside a file", true,
+            |fs, p| fs.clone_range((p.large, 0), (p.large, 3 * 4096), 4096)?;
+        "clone: of one block that is the root", true,
+            |fs, p| fs.clone_range((p.small, 0), (p.blank, 0), 0)?;
+        "clone: past the end", false,
+            |fs, p| fs.clone_range((p.large, 0), (p.small, 8192), 4096)?;
+    };
+    all.extend(kinds! { cloned, POOL_BYTES;
+        "clone: the same again", true, |fs, p| fs.clone_range((p.large, 0), (p.blank, 0), 0)?;
+        "clone: of a clone, shifted", true,
+            |fs, p| fs.clone_range((p.blank, 0), (p.large, 4096), 8192)?;
+        "cloned: overwrite of 3 bytes", true, |fs, p| fs.write(p.large, 4099, b"xyz")?;
+        "cloned: overwrite of 64 bytes", true, |fs, p| fs.write(p.blank, 4090, &[b'o'; 64])?;
+        "cloned: overwrite of a block", true, |fs, p| fs.write(p.blank, 8192, &pattern(4096, 3))?;
+        "cloned: overwrite of several blocks", true,
+            |fs, p| fs.write(p.large, 3000, &pattern(10_000, 3))?;
+        "cloned: write over the end", true, |fs, p| fs.write(p.blank, 20_000, &pattern(3000, 3))?;
+        "cloned: append", false, |fs, p| fs.append(p.blank, &pattern(900, 3))?;
+        "cloned: append across blocks", false, |fs, p| fs.append(p.large, &pattern(9000, 3))?;
+        "cloned: truncate into a block", false, |fs, p| resize(fs, p.large, 5000)?;
+        "cloned: truncate to nothing", false, |fs, p| resize(fs, p.blank, 0)?;
+        "cloned: truncate up", false, |fs, p| resize(fs, p.blank, 70_000)?;
+        "cloned: punch", true, |fs, p| fs.fallocate(p.large, PUNCH, 3000, 10_000)?;
+        "cloned: zero a range", true,
+            |fs, p| fs.fallocate(p.blank, FallocateMode::ZERO_RANGE, 3000, 10_000)?;
+        "cloned: collapse", false, |fs, p| fs.collapse_range(p.large, 4096, 8192)?;
+        "cloned: insert", false, |fs, p| fs.insert_range(p.blank, 4096, 8192)?;
+        "cloned: unlink of the source", false, |fs, p| fs.unlink(p.dir, b"large")?;
+    });
+    all.extend(kinds! { large_cloned, LARGE_POOL_BYTES;
+        "cloned: overwrite in a large leaf", true,
+            |fs, p| fs.write(p.small, 9000, &pattern(1400, 3))?;
+    });
+    all
+}

@@ -5,10 +5,9 @@ mod search;
 
 pub use search::Wish;
 
-use crate::bitmap::{Bitmap, REGION};
+use crate::bitmap::{Bitmap, REGION, Told};
 use crate::budget::{Class, Space};
 use crate::lane::{Lane, Meaning, Zone};
-use crate::shares::Told;
 use pm_journal::error::{Error, Result};
 use pm_journal::lane;
 use pm_journal::locks::line_of;

@@ -11,11 +11,9 @@ mod budget;
 mod claim;
 mod hints;
 mod lane;
-mod shares;
 
 pub use alloc::Wish;
-pub use bitmap::{Bitmap, FreePages, REGION};
+pub use bitmap::{Bitmap, FreePages, REGION, Told, step_block};
 pub use budget::{Class, Space};
 pub use claim::{Claim, Resolve};
 pub use lane::{Lane, Meaning, Zone};
-pub use shares::{Told, step_block};

@@ -45,7 +45,6 @@ mod pm;
 mod publish;
 mod restore;
 mod runtime;
-pub mod shares;
 
 pub use error::{Error, Result};
 pub use fresh::{Durable, Fresh, FreshSet};

@@ -353,47 +353,48 @@ mod tests {
         (0..bytes).map(|at| (at * 31 / 7 + seed) as u8).collect()
     }
 
+    type Change = fn(&Fs, Ino, u64);
+    const CHANGES: [(&str, Change); 14] = [
+        ("word", |fs, ino, at| drop(fs.write(ino, at + 8, &[1; 8]))),
+        ("bytes", |fs, ino, at| {
+            drop(fs.write(ino, at + 5, &[2; 300]))
+        }),
+        ("block", |fs, ino, at| drop(fs.write(ino, at, &[3; 4096]))),
+        ("blocks", |fs, ino, at| {
+            drop(fs.write(ino, at + 1, &[4; 20_000]))
+        }),
+        ("many", |fs, ino, at| drop(fs.write(ino, at, &[5; 400_000]))),
+        ("append", |fs, ino, _| drop(fs.append(ino, &[6; 10]))),
+        ("append more", |fs, ino, _| drop(fs.append(ino, &[7; 9000]))),
+        ("straddle", |fs, ino, _| {
+            let size = fs.getattr(ino).unwrap().size;
+            fs.write(ino, size - 100, &[8; 5000]).unwrap();
+        }),
+        ("shorter", |fs, ino, at| resize(fs, ino, at + 10)),
+        ("shorter and longer", |fs, ino, at| {
+            resize(fs, ino, at + 10);
+            resize(fs, ino, at + 10_000);
+        }),
+        ("longer", |fs, ino, _| {
+            let size = fs.getattr(ino).unwrap().size;
+            resize(fs, ino, size + 5000);
+        }),
+        ("punch", |fs, ino, at| {
+            let mode = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
+            fs.fallocate(ino, mode, at + 100, 9000).unwrap();
+        }),
+        ("zero", |fs, ino, at| {
+            fs.fallocate(ino, FallocateMode::ZERO_RANGE, at + 100, 9000)
+                .unwrap();
+        }),
+        ("collapse", |fs, ino, at| {
+            fs.collapse_range(ino, at, 8192).unwrap()
+        }),
+    ];
+
     /// Goal: each call that changes a file leaves its clone as it was, of small and large leaves.
     #[test]
     fn a_change_of_one_file_is_none_of_the_other() {
-        type Change = fn(&Fs, Ino, u64);
-        let changes: [(&str, Change); 14] = [
-            ("word", |fs, ino, at| drop(fs.write(ino, at + 8, &[1; 8]))),
-            ("bytes", |fs, ino, at| {
-                drop(fs.write(ino, at + 5, &[2; 300]))
-            }),
-            ("block", |fs, ino, at| drop(fs.write(ino, at, &[3; 4096]))),
-            ("blocks", |fs, ino, at| {
-                drop(fs.write(ino, at + 1, &[4; 20_000]))
-            }),
-            ("many", |fs, ino, at| drop(fs.write(ino, at, &[5; 400_000]))),
-            ("append", |fs, ino, _| drop(fs.append(ino, &[6; 10]))),
-            ("append more", |fs, ino, _| drop(fs.append(ino, &[7; 9000]))),
-            ("straddle", |fs, ino, _| {
-                let size = fs.getattr(ino).unwrap().size;
-                fs.write(ino, size - 100, &[8; 5000]).unwrap();
-            }),
-            ("shorter", |fs, ino, at| resize(fs, ino, at + 10)),
-            ("shorter and longer", |fs, ino, at| {
-                resize(fs, ino, at + 10);
-                resize(fs, ino, at + 10_000);
-            }),
-            ("longer", |fs, ino, _| {
-                let size = fs.getattr(ino).unwrap().size;
-                resize(fs, ino, size + 5000);
-            }),
-            ("punch", |fs, ino, at| {
-                let mode = FallocateMode::PUNCH_HOLE | FallocateMode::KEEP_SIZE;
-                fs.fallocate(ino, mode, at + 100, 9000).unwrap();
-            }),
-            ("zero", |fs, ino, at| {
-                fs.fallocate(ino, FallocateMode::ZERO_RANGE, at + 100, 9000)
-                    .unwrap();
-            }),
-            ("collapse", |fs, ino, at| {
-                fs.collapse_range(ino, at, 8192).unwrap()
-            }),
-        ];
         for bytes in [5 * BLOCK + 100, 300 * BLOCK, (18 << 20) + 100] {
             for ordered in [false, true] {
                 let scratch = Scratch::new(128 << 20);
@@ -401,7 +402,7 @@ mod tests {
                     true => Fs::open(&scratch.path, &ordered_options()).unwrap(),
                     false => scratch.open(),
                 };
-                for (number, (what, change)) in changes.iter().enumerate() {
+                for (number, (what, change)) in CHANGES.iter().enumerate() {
                     let whole = pattern(bytes, number as u64);
                     let [one, other] = ["one", "other"].map(|name| file(&fs, name, &[]));
                     // Grown step by step, so that it has large leaves.

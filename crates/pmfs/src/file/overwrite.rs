@@ -189,7 +189,7 @@ impl Work<'_> {
     }
 
     /// Overwrites a part of one block that other leaves may name, too: as
-    /// [`Work::overwrite_block`], and the old block loses a share instead of becoming the spare one.
+    /// [`Work::overwrite_block`], and the old block loses a share.
     fn overwrite_shared(&mut self, found: &Found, index: u64, at: u64, data: &[u8]) -> Result<()> {
         let ino = self.ino();
         let purpose = Purpose::leaf(ino, index);

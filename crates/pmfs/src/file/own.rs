@@ -32,7 +32,7 @@ impl Work<'_> {
             }
             let mut step = end.min(index + FANOUT);
             if found.level == 1 {
-                // As many neighbours as are in the node, by one pointer.
+                // The node's neighbours go by one pointer.
                 let in_node = FANOUT - found.slot % BLOCK_BYTES / 8;
                 let is_shared = |&by: &u64| {
                     let entry = Entry(self.pool.pm.load(found.slot + by * 8));

@@ -9,7 +9,7 @@ use pm_journal::medium::store::Held;
 use pm_journal::medium::superblock;
 use pm_space::{Bitmap, Class};
 use pm_store::Restore;
-use pm_store::shares::{Counter, has_counts};
+use pm_store::annexes::{Counter, has_counts};
 use pmfs_format::runtime::{SHARES_MAX, SHARES_UNITS};
 use pmfs_format::superblock::FEATURE_SHARED;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, LINE_BYTES};
@@ -115,7 +115,7 @@ impl Pool {
             let mut words = (LINE_BYTES..BLOCK_BYTES).step_by(8);
             words.all(|word| self.pm.load(off + word) == 0)
         };
-        // What a node names stands behind it.
+        // A node stands before what it names.
         for counter in self
             .counters()
             .iter()
@@ -195,7 +195,7 @@ impl Pool {
             .into_iter()
             .filter(|counter| has_counts(counter.name));
         pages
-            .flat_map(|page| pm_store::shares::counted_by(page.name))
+            .flat_map(|page| pm_store::annexes::counted_by(page.name))
             .map(move |block| (block, map.shares(block)))
             .filter(|&(_, shares)| shares > 0)
     }

@@ -186,7 +186,7 @@ impl Tree {
         Some((leaf.ok()?.off() + within, bytes - within))
     }
 
-    /// As [`Tree::byte`], for a store in place: `None` where other leaves may name the block, too.
+    /// Works as [`Tree::byte`], for a store in place: `None` where other leaves may name the block.
     #[inline(always)]
     pub fn own_byte(&self, pool: &Pool, at: u64) -> Option<(u64, u64)> {
         let (entry, level) = self.descend(pool, at / BLOCK_BYTES, 0, |off| pool.pm.load(off))?;

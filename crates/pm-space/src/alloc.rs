@@ -283,7 +283,7 @@ impl<P: Meaning> Space<P> {
     ///
     /// # Errors
     /// Those of [`Lane::intend`], if no block got a share.
-    #[cfg_attr(feature = "record", track_caller)]
+    #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
     pub fn share(&self, lane: &Lane<'_, P>, run: Run, purpose: impl Fn(u64) -> P) -> Result<u64> {
         let map = Bitmap::blocks(lane.waits());
         let mut done = 0;

@@ -313,7 +313,7 @@ fn step_words(lane: &lane::Lane<'_>) -> [u64; 3] {
 
 /// Stores a word of counts at `off`, whose first block that changes is `block`, and tells that
 /// `done` blocks are done.
-#[cfg_attr(feature = "record", track_caller)]
+#[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
 fn step(lane: &lane::Lane<'_>, off: u64, (block, word): (u64, u64), told: &Told<'_>, done: u64) {
     let runtime = lane.share().pm.runtime();
     let cursor = if told.is_cursor { STEP_CURSOR } else { 0 };

@@ -39,49 +39,84 @@ struct Piece {
 
 impl Pool {
     /// See [`crate::Fs::clone_range`].
-    pub(crate) fn clone_range(
+    pub(crate) fn clone_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<()> {
+        self.remap(from, to, len, false).map(drop)
+    }
+
+    /// See [`crate::Fs::dedupe_range`].
+    pub(crate) fn dedupe_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<bool> {
+        self.remap(from, to, len, true)
+    }
+
+    /// Clones a range, if it holds the same bytes already where that is asked for; answers whether
+    /// it did so.
+    fn remap(
         &self,
         (from, from_at): (Ino, u64),
         (to, to_at): (Ino, u64),
         len: u64,
-    ) -> Result<()> {
+        if_alike: bool,
+    ) -> Result<bool> {
         self.writable()?;
-        let inos = [from, to];
-        let locks = match from == to {
-            true => LockSet::take(self, &inos[..1]),
-            false => LockSet::take(self, &inos),
-        };
+        let locks = LockSet::take(self, &[from, to]);
         let line = line_of(self, from);
         self.pages_are_clean(line, from)?;
         let source = Inode::live(self, from)?;
         source.require_file()?;
         let is_pinned = self.is_pinned(line, from);
-        let end = |at: u64, len| at.checked_add(len).filter(|&end| end <= SIZE_MAX);
         self.on_locked(&locks, to, None, |work| {
             if is_pinned || work.pinned {
                 return Err(Error::Mapped);
             }
             let len = match len {
-                0 => source.size().saturating_sub(from_at),
+                0 if !if_alike => source.size().saturating_sub(from_at),
                 len => len,
             };
-            let to_end = end(to_at, len).ok_or(Error::FileTooBig)?;
-            let whole = |at: u64| at.is_multiple_of(BLOCK_BYTES);
-            let from_end = end(from_at, len).filter(|&end| end <= source.size());
-            let from_end = from_end.ok_or(Error::Invalid(&"a clone past the source's end"))?;
-            let is_tail = from_end == source.size() && to_end >= work.inode.size();
-            if !whole(from_at) || !whole(to_at) || !whole(len) && !is_tail {
-                return Err(Error::Invalid(&"a clone takes whole blocks"));
+            let sizes = (source.size(), work.inode.size());
+            check_places((from, from_at), (to, to_at), len, sizes)?;
+            if len == 0 {
+                return Ok(true);
             }
-            if from == to && from_at < to_end && to_at < from_end {
-                return Err(Error::Invalid(&"the ranges overlap"));
-            }
-            if len > 0 {
+            if !if_alike {
                 work.clone_from(&source, (from_at, to_at), len)?;
+                return Ok(true);
             }
-            Ok(())
+            let to_end = to_at + len;
+            if to_end > sizes.1 || !on_block(len) && to_end != sizes.1 {
+                return Err(Error::Invalid(&"the range past the target's end"));
+            }
+            let is_alike = work.is_alike(&source.tree(), (from_at, to_at), len)?;
+            if is_alike {
+                work.clone_blocks(&source, (from_at, to_at), len)?;
+            }
+            Ok(is_alike)
         })
     }
+}
+
+/// Refuses a range that can't be cloned; `sizes` are those of source and target.
+fn check_places(
+    (from, from_at): (Ino, u64),
+    (to, to_at): (Ino, u64),
+    len: u64,
+    sizes: (u64, u64),
+) -> Result<()> {
+    let end = |at: u64| at.checked_add(len).filter(|&end| end <= SIZE_MAX);
+    let to_end = end(to_at).ok_or(Error::FileTooBig)?;
+    let from_end = end(from_at).filter(|&end| end <= sizes.0);
+    let from_end = from_end.ok_or(Error::Invalid(&"a clone past the source's end"))?;
+    let is_tail = from_end == sizes.0 && to_end >= sizes.1;
+    if !on_block(from_at) || !on_block(to_at) || !on_block(len) && !is_tail {
+        return Err(Error::Invalid(&"a clone takes whole blocks"));
+    }
+    if from == to && from_at < to_end && to_at < from_end {
+        return Err(Error::Invalid(&"the ranges overlap"));
+    }
+    Ok(())
+}
+
+fn on_block(at: u64) -> bool {
+    at.is_multiple_of(BLOCK_BYTES)
 }
 
 impl Work<'_> {
@@ -97,6 +132,25 @@ impl Work<'_> {
             // The barrier before the size covers this too.
             let _ = self.expose(size, to_at)?;
         }
+        let cloned = self.clone_blocks(source, (from_at, to_at), len);
+        if to_at + len <= size || cloned.is_err() && to_at < size {
+            self.lazy_times();
+        }
+        cloned?;
+        if to_at + len > size {
+            let durable = self.pool.pm.fresh().barrier();
+            self.publish_size(to_at + len, durable);
+        }
+        Ok(())
+    }
+
+    /// Clones the blocks of `len` bytes; they are durable on return.
+    fn clone_blocks(
+        &mut self,
+        source: &Inode,
+        (from_at, to_at): (u64, u64),
+        len: u64,
+    ) -> Result<()> {
         let count = len.div_ceil(BLOCK_BYTES);
         let mut done = 0;
         while done < count {
@@ -113,12 +167,6 @@ impl Work<'_> {
             done += self.clone_step(&tree, piece)?;
         }
         self.pool.pm.barrier();
-        if to_at + len > size {
-            let durable = self.pool.pm.fresh().barrier();
-            self.publish_size(to_at + len, durable);
-        } else {
-            self.lazy_times();
-        }
         Ok(())
     }
 
@@ -451,12 +499,6 @@ mod tests {
         }
         // A clone of a clone, and the same again.
         fs.clone_range((others[0], 0), (others[1], 0), 0).unwrap();
-        let shares = |fs: &Fs| {
-            fs.pool()
-                .all_shares()
-                .map(|(_, shares)| shares)
-                .sum::<u64>()
-        };
         assert_eq!(shares(&fs), 300);
         fs.close().unwrap();
         is_sound(&scratch);
@@ -468,6 +510,66 @@ mod tests {
         fs.unlink(ROOT_INO, b"one").unwrap();
         fs.write(others[0], 0, &[1; 4096]).unwrap();
         assert_eq!(shares(&fs), 199);
+        fs.close().unwrap();
+        is_sound(&scratch);
+    }
+
+    fn shares(fs: &Fs) -> u64 {
+        fs.pool().all_shares().map(|(_, shares)| shares).sum()
+    }
+
+    /// Goal: copies share where blocks align and are not few, and are right everywhere.
+    #[test]
+    fn copies_share_what_aligns() {
+        let scratch = Scratch::new(64 << 20);
+        let fs = scratch.open();
+        let whole = pattern(100 * BLOCK + 7, 1);
+        let one = file(&fs, "one", &whole);
+        for (name, at, to_at, len, shared) in [
+            ("all", 0, 0, u64::MAX, 101),
+            ("few", 0, 0, 15 * BLOCK, 0),
+            ("unaligned", 0, 1, u64::MAX, 0),
+            ("part", BLOCK, 5 * BLOCK, 20 * BLOCK + 100, 20),
+        ] {
+            let to = file(&fs, name, &[]);
+            let before = shares(&fs);
+            let len = len.min(whole.len() as u64 - at);
+            assert_eq!(fs.copy_range(one, at, to, to_at, len).unwrap(), len);
+            assert_eq!(shares(&fs) - before, shared, "{name}");
+            let mut expected = vec![0; to_at as usize];
+            expected.extend_from_slice(&whole[at as usize..(at + len) as usize]);
+            assert!(content(&fs, to) == expected, "{name}");
+        }
+        fs.close().unwrap();
+        is_sound(&scratch);
+    }
+
+    /// Goal: files that hold the same bytes come to share them, others don't, and neither changes.
+    #[test]
+    fn the_same_bytes_are_shared() {
+        let scratch = Scratch::new(64 << 20);
+        let fs = scratch.open();
+        let whole = pattern(100 * BLOCK + 7, 1);
+        let [one, same, other] = ["one", "same", "other"].map(|name| file(&fs, name, &whole));
+        fs.write(other, 50 * BLOCK + 9, &[!whole[50 * 4096 + 9]])
+            .unwrap();
+        let before = [same, other].map(|ino| fs.getattr(ino).unwrap());
+        let len = whole.len() as u64;
+        assert!(fs.dedupe_range((one, 0), (same, 0), len).unwrap());
+        assert_eq!(shares(&fs), 101);
+        assert!(!fs.dedupe_range((one, 0), (other, 0), len).unwrap());
+        assert!(fs.dedupe_range((one, 0), (other, 0), 50 * BLOCK).unwrap());
+        assert_eq!(shares(&fs), 151);
+        assert!(content(&fs, same) == whole && content(&fs, one) == whole);
+        for (ino, before) in [same, other].into_iter().zip(before) {
+            let after = fs.getattr(ino).unwrap();
+            assert_eq!(
+                (after.mtime_ns, after.ctime_ns),
+                (before.mtime_ns, before.ctime_ns)
+            );
+        }
+        let refused = fs.dedupe_range((one, 0), (other, BLOCK), len);
+        assert!(matches!(refused, Err(crate::Error::Invalid(_))));
         fs.close().unwrap();
         is_sound(&scratch);
     }

@@ -2,6 +2,7 @@
 //! enough (append, single-block overwrite, truncate); a transaction is used where two words must
 //! change together.
 
+mod alike;
 pub(crate) mod allocate;
 mod clone;
 mod copy;
@@ -10,7 +11,6 @@ pub(crate) mod expose;
 pub(crate) mod extend;
 pub(crate) mod overwrite;
 mod own;
-
 pub(crate) mod pages;
 mod pinned;
 pub(crate) mod read;

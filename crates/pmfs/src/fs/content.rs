@@ -73,6 +73,22 @@ impl Fs {
         self.change(|pool| pool.clone_range((from, from_offset), (to, to_offset), len))
     }
 
+    /// Has two files share the blocks of a range, if both hold the same bytes there; answers
+    /// whether they do. Neither file changes. Offsets and length are as those of
+    /// [`Fs::clone_range`], and the range lies inside both files; a length that is no multiple of
+    /// the block size ends both.
+    ///
+    /// # Errors
+    /// Those of [`Fs::clone_range`].
+    pub fn dedupe_range(
+        &self,
+        (from, from_offset): (Ino, u64),
+        (to, to_offset): (Ino, u64),
+        len: u64,
+    ) -> Result<bool> {
+        self.change(|pool| pool.dedupe_range((from, from_offset), (to, to_offset), len))
+    }
+
     /// Removes a range of whole blocks from a file, and moves the later bytes up to its start:
     /// COLLAPSE_RANGE of `fallocate(2)`.
     pub fn collapse_range(&self, ino: Ino, offset: u64, len: u64) -> Result<()> {

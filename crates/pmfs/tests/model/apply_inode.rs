@@ -65,6 +65,13 @@ impl World<'_> {
                 to_at,
                 len,
             } => self.copy_range(fs, (*from, *from_at), (*to, *to_at), *len),
+            CloneRange {
+                from,
+                from_at,
+                to,
+                to_at,
+                len,
+            } => self.clone_range(fs, (*from, *from_at), (*to, *to_at), *len),
             Fsync { ino } => {
                 let answer = fs.fsync(*ino);
                 self.judge(fs, "fsync", Ok(()), answer, Need::Nothing)
@@ -100,6 +107,7 @@ impl World<'_> {
         // chmod writes an access ACL anew, with all other attributes.
         let need = match self.attribute_blocks(ino) {
             blocks @ 2.. if set.mode.is_some() => Need::Run(blocks),
+            _ if set.size.is_some() => self.need_of_own(ino),
             _ => Need::Nothing,
         };
         let full = matches!(answer, Err(Error::NoSpace));
@@ -143,6 +151,14 @@ impl World<'_> {
             node.ctime = now;
         }
         self.model.compare(&attr)
+    }
+
+    /// The need of a call that takes no blocks, but those in place of shared ones.
+    fn need_of_own(&self, ino: Ino) -> Need {
+        match self.model.live(ino) {
+            Ok(node) if node.cloned => Need::Blocks(8),
+            _ => Need::Nothing,
+        }
     }
 
     fn read(&mut self, fs: &Fs, ino: Ino, at: u64, len: usize) -> Result<(), String> {
@@ -283,7 +299,7 @@ impl World<'_> {
         let answer = fs.fallocate(ino, mode, at, len);
         let punch = mode.contains(FallocateMode::PUNCH_HOLE);
         let need = if punch {
-            Need::Nothing
+            self.need_of_own(ino)
         } else if mode.contains(FallocateMode::ZERO_RANGE) {
             Need::AtOnce(len / BLOCK + 2)
         } else {

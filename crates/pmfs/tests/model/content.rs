@@ -95,6 +95,18 @@ impl Content {
         self.size += len;
     }
 
+    /// Has a range be that of another file. What begins or ends inside of a block ends both files.
+    pub fn become_of(&mut self, source: &Content, (from, to): (u64, u64), len: u64) {
+        let (first, count) = (from / BLOCK, len.div_ceil(BLOCK));
+        let mut tail = self.blocks.split_off(&(to / BLOCK));
+        self.blocks
+            .append(&mut tail.split_off(&(to / BLOCK + count)));
+        let theirs = source.blocks.range(first..first + count);
+        let moved = theirs.map(|(index, block)| (index - first + to / BLOCK, block.clone()));
+        self.blocks.extend(moved.collect::<Vec<_>>());
+        self.size = self.size.max(to + len);
+    }
+
     /// Returns whether a range, cut at the end, holds no byte but zeros.
     pub fn is_zero(&self, at: u64, end: u64) -> bool {
         let end = end.min(self.size);

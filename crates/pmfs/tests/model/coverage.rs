@@ -87,6 +87,10 @@ const EXPECTED: &[(&str, &[&str])] = &[
         "copyrange",
         &["ok", "ISDIR", "INVAL", "STALE", "FBIG", "NOSPC"],
     ),
+    (
+        "clonerange",
+        &["ok", "ISDIR", "INVAL", "STALE", "FBIG", "BUSY", "NOSPC"],
+    ),
     ("fsync", &["ok"]),
     (
         "getxattr",

@@ -645,8 +645,9 @@ impl Generator {
             }
             80..87 => self.fallocate(ino, at, len),
             87 => self.shift(model, ino, at, len),
-            88..91 => Operation::SeekData { ino, at },
-            91..94 => Operation::SeekHole { ino, at },
+            88..90 => Operation::SeekData { ino, at },
+            90..92 => Operation::SeekHole { ino, at },
+            92..95 if !crowded => self.clone_range(model, ino, at, len),
             _ if !crowded => {
                 let to = match self.random.below(3) {
                     0 => ino,
@@ -661,6 +662,35 @@ impl Generator {
                 }
             }
             _ => self.fallocate(ino, at, len),
+        }
+    }
+
+    /// Mostly a whole file, or whole blocks inside of it.
+    fn clone_range(&mut self, model: &Reference, from: Ino, at: u64, len: u64) -> Operation {
+        let to = match self.random.below(6) {
+            0 => from,
+            _ => self.file(model),
+        };
+        let size = |ino| model.live(ino).map_or(0, |node| node.size());
+        let theirs = self.offset(model, to);
+        let ours = size(from).min(6 * LARGE);
+        let (from_at, to_at, len) = match self.random.below(8) {
+            0..4 => (0, 0, 0),
+            4 => (0, size(to).next_multiple_of(BLOCK), 0),
+            5 | 6 if ours >= BLOCK => {
+                let from_at = self.random.below(ours / BLOCK) * BLOCK;
+                let most = (ours - from_at) / BLOCK;
+                let len = (1 + self.random.below(most.min(1200))) * BLOCK;
+                (from_at, theirs / BLOCK * BLOCK, len)
+            }
+            _ => (at, theirs, len),
+        };
+        Operation::CloneRange {
+            from,
+            from_at,
+            to,
+            to_at,
+            len,
         }
     }
 

@@ -12,6 +12,7 @@
 mod acl;
 mod apply;
 mod apply_inode;
+mod clones;
 mod compare;
 mod content;
 mod coverage;

@@ -164,6 +164,13 @@ pub enum Operation {
         to_at: u64,
         len: u64,
     },
+    CloneRange {
+        from: Ino,
+        from_at: u64,
+        to: Ino,
+        to_at: u64,
+        len: u64,
+    },
     Fsync {
         ino: Ino,
     },
@@ -209,7 +216,7 @@ impl Operation {
             ReadDir { dir, .. } | ReadOn { dir, .. } => [Some(dir), None],
             Link { ino, dir, .. } => [Some(ino), Some(dir)],
             Rename { dir, new_dir, .. } => [Some(dir), Some(new_dir)],
-            CopyRange { from, to, .. } => [Some(from), Some(to)],
+            CopyRange { from, to, .. } | CloneRange { from, to, .. } => [Some(from), Some(to)],
             GetAttr { ino } | SetAttr { ino, .. } | ReadLink { ino } | Hold { ino } => {
                 [Some(ino), None]
             }

@@ -61,6 +61,8 @@ pub struct Node {
     pub names: u32,
     /// Made by O_TMPFILE and without a name yet.
     pub linkable: bool,
+    /// Blocks of it may be shared: a change of them takes new ones.
+    pub cloned: bool,
     pub generation: u32,
     pub uid: u32,
     pub gid: u32,
@@ -139,6 +141,7 @@ impl Reference {
             mode: root.mode,
             names: 1,
             linkable: false,
+            cloned: false,
             generation: root.generation,
             uid: root.uid,
             gid: root.gid,
@@ -271,6 +274,7 @@ impl Reference {
             mode: bits,
             names: 0,
             linkable: false,
+            cloned: false,
             generation: attr.generation,
             uid: node.uid,
             gid,

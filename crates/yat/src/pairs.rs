@@ -7,6 +7,7 @@
 use crate::crash_image::Chooser;
 use crate::explore::{Counts, Explorer, IMAGES_MAX, Options, Recording, Violation, When};
 use crate::files::call::{self, Call, Held, parse};
+use crate::files::clones::BEGINNING;
 use crate::files::tree::{self, Exceptions, Tree};
 use crate::files::{Attached, FileSystem, Steps, pool};
 use crate::memory::Pending;
@@ -109,6 +110,20 @@ const DEPENDENT: [(&str, &str); 26] = [
     ("write d/f 100 24", "write d/f 108 24"),
 ];
 
+/// Pairs of calls on files that share blocks.
+const SHARING: [(&str, &str); 10] = [
+    ("clone f c", "write f 100 5000"),
+    ("clone f c", "write g 4096 4096"),
+    ("clone f c", "append f 5000"),
+    ("clone f c", "truncate f 0"),
+    ("clone f c", "unlink f"),
+    ("clone f c", "clone g e"),
+    ("clone f c", "rename g c"),
+    ("write f 4096 4096", "write g 4096 4096"),
+    ("unlink f", "write g 100 3"),
+    ("truncate f 0", "unlink g"),
+];
+
 /// Two directories, each moved to below the other.
 const TWO_DIRECTORIES: [&str; 3] = [
     "mkdir p1; mkdir p1/a; mkdir p1/a/d; mkdir p2; mkdir p2/b; mkdir p2/b/c",
@@ -161,8 +176,18 @@ pub fn everything(mode: DataMode) -> Vec<Pair> {
     let mut all = further(mode);
     all.extend(building_on(mode));
     all.extend(dependent(mode));
+    all.extend(sharing(mode));
     all.extend(pairs(mode));
     all
+}
+
+/// Pairs of calls on files that share blocks.
+#[must_use]
+pub fn sharing(mode: DataMode) -> Vec<Pair> {
+    let setup = format!("{BEGINNING}; create e");
+    SHARING
+        .map(|(first, second)| Pair::of(mode, [&setup, first, second]))
+        .to_vec()
 }
 
 /// Further pairs.

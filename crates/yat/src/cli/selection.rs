@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use yat::files::FileSystem;
 use yat::files::ace::{self, sequences, shared_prefixes};
 use yat::files::call::{self, Call};
+use yat::files::clones;
 use yat::files::kinds::kinds;
 use yat::files::pending::pending;
+use yat::program::Program;
 
 #[derive(Debug, Args)]
 pub struct Selection {
@@ -20,6 +22,9 @@ pub struct Selection {
     /// Data mode of the pool
     #[arg(long, value_enum, default_value_t = Mode::Both)]
     mode: Mode,
+    /// Take only workloads with this in their name
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
     /// Take only one workload in N, chosen by the seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     one_in: u64,
@@ -64,6 +69,8 @@ enum Set {
     /// Calls one after the other on the same words, in two lanes
     #[value(alias = "debts")]
     Pending,
+    /// Two calls, on files of which some share blocks
+    Clones,
     /// Those of ace1, with the calls that ACE leaves out
     Wide1,
     /// Those of ace2, with the calls that ACE leaves out
@@ -76,6 +83,7 @@ impl Set {
         let (set, len) = match self {
             Set::Kinds => return Vec::new(),
             Set::Pending => return pending(),
+            Set::Clones => return clones::sequences(),
             Set::Ace1 => (ace::ace(), 1),
             Set::Ace2 => (ace::ace(), 2),
             Set::Ace3 => (ace::ace(), 3),
@@ -126,6 +134,12 @@ impl Selection {
         for (calls, &from) in sequences.iter().zip(&shared).skip(known) {
             let modes = self.mode.modes().iter();
             workloads.extend(modes.map(|&mode| (FileSystem::of_calls(calls, mode), from)));
+        }
+        if let Some(text) = &self.only {
+            workloads.retain(|(program, _)| program.name().contains(text));
+            if workloads.is_empty() {
+                return Err(format!("no workload has {text:?} in its name"));
+            }
         }
         Ok(workloads)
     }

@@ -71,6 +71,11 @@ pub enum Call {
         offset: u64,
         len: u64,
     },
+    /// A clone of a whole file.
+    Clone {
+        from: Name,
+        to: Name,
+    },
     Chmod {
         name: Name,
         mode: u32,
@@ -102,7 +107,7 @@ impl Call {
     #[must_use]
     pub fn overwrites(&self) -> bool {
         match self {
-            Call::Write { .. } | Call::Copy { .. } => true,
+            Call::Write { .. } | Call::Copy { .. } | Call::Clone { .. } => true,
             Call::Fallocate { mode, .. } => {
                 let zeroing = FallocateMode::PUNCH_HOLE | FallocateMode::ZERO_RANGE;
                 FallocateMode::from_bits_truncate(*mode).intersects(zeroing)
@@ -152,7 +157,7 @@ impl Call {
             | Call::Open(name)
             | Call::Tmpfile(name) => vec![name],
             Call::Link { old, new } | Call::Rename { old, new, .. } => vec![old, new],
-            Call::Copy { from, to, .. } => vec![from, to],
+            Call::Copy { from, to, .. } | Call::Clone { from, to } => vec![from, to],
             Call::Close(_) => Vec::new(),
         }
     }
@@ -180,6 +185,10 @@ impl Call {
             } => {
                 let (from, to) = (find(fs, held, from)?, find(fs, held, to)?);
                 fs.copy_range(from, *at, to, *offset, *len).map(drop)
+            }
+            Call::Clone { from, to } => {
+                let (from, to) = (find(fs, held, from)?, find(fs, held, to)?);
+                fs.clone_range((from, 0), (to, 0), 0)
             }
             Call::Fallocate {
                 name,
@@ -366,6 +375,7 @@ impl fmt::Display for Call {
             } => {
                 write!(f, "copy {from} {at} {to} {offset} {len}")
             }
+            Call::Clone { from, to } => write!(f, "clone {from} {to}"),
             Call::Chmod { name, mode } => write!(f, "chmod {name} {mode}"),
             Call::Chown { name, uid } => write!(f, "chown {name} {uid}"),
             Call::Utimens(name) => write!(f, "utimens {name}"),
@@ -439,6 +449,10 @@ impl Words<'_> {
                 to: name(3)?,
                 offset: number(4)?,
                 len: number(5)?,
+            },
+            "clone" => Call::Clone {
+                from: name(1)?,
+                to: name(2)?,
             },
             _ => return Ok(None),
         }))

@@ -1,6 +1,7 @@
 //! Calls on files that share blocks. The counts of shares have their blocks beforehand: these are
 //! volatile, and each of their lines would double the images.
 
+use super::call::{Call, parse};
 use super::kinds::{Kind, Prepared};
 use super::pool::{LARGE_POOL_BYTES, NODE, POOL_BYTES, pattern};
 use pmfs::{FallocateMode, Fs, Ino, ROOT_INO, Result, SetAttr};
@@ -14,6 +15,19 @@ fn cloned(fs: &Fs, p: &Prepared) -> Result<()> {
 fn elsewhere(fs: &Fs, p: &Prepared) -> Result<()> {
     let other = fs.create(ROOT_INO, b"other", &NODE)?.ino;
     fs.clone_range((p.large, 4096), (other, 0), 4096)
+}
+
+/// `dir/blank` is a copy of `dir/large`, which shares nothing with it.
+fn copied(fs: &Fs, p: &Prepared) -> Result<()> {
+    elsewhere(fs, p)?;
+    let size = fs.getattr(p.large)?.size;
+    fs.copy_range(p.large, 0, p.blank, 0, size).map(drop)
+}
+
+/// `dir/small` has blocks enough to be shared by a copy.
+fn long(fs: &Fs, p: &Prepared) -> Result<()> {
+    elsewhere(fs, p)?;
+    fs.write(p.small, 0, &pattern(17 * 4096, 5)).map(drop)
 }
 
 /// `dir/small` is a clone of `dir/blank`, which has a large leaf.
@@ -78,9 +92,54 @@ pub fn kinds() -> Vec<Kind> {
         "cloned: insert", false, |fs, p| fs.insert_range(p.blank, 4096, 8192)?;
         "cloned: unlink of the source", false, |fs, p| fs.unlink(p.dir, b"large")?;
     });
+    all.extend(kinds! { copied, POOL_BYTES;
+        "dedupe: all of a file", false, |fs, p| {
+            let size = fs.getattr(p.large)?.size;
+            assert!(fs.dedupe_range((p.large, 0), (p.blank, 0), size)?);
+        };
+    });
+    all.extend(kinds! { long, POOL_BYTES;
+        "copy_file_range that shares", false,
+            |fs, p| fs.copy_range(p.small, 0, p.blank, 0, 17 * 4096)?;
+    });
     all.extend(kinds! { large_cloned, LARGE_POOL_BYTES;
         "cloned: overwrite in a large leaf", true,
             |fs, p| fs.write(p.small, 9000, &pattern(1400, 3))?;
     });
     all
+}
+
+/// What the sequences begin with: `f` and `g` share three blocks, and `c` is empty.
+pub const BEGINNING: &str = "create f; write f 0 9000; create g; clone f g; create c";
+
+/// Calls on these files.
+const CALLS: [&str; 14] = [
+    "clone f c",
+    "clone f g",
+    "write f 100 3",
+    "write g 4096 4096",
+    "write g 3000 9000",
+    "append f 5000",
+    "truncate f 5000",
+    "truncate g 0",
+    "truncate g 20000",
+    "fallocate f 3 3000 5000",
+    "collapse g 0 4096",
+    "unlink f",
+    "rename g f",
+    "rename c g",
+];
+
+/// All sequences of two calls on files of which some share blocks.
+///
+/// # Panics
+/// Never: the calls can be read.
+#[must_use]
+pub fn sequences() -> Vec<Vec<Call>> {
+    let pairs = CALLS
+        .iter()
+        .flat_map(|first| CALLS.map(|second| format!("{BEGINNING}; {first}; {second}")));
+    pairs
+        .map(|calls| parse(&calls).expect("calls that can be read"))
+        .collect()
 }

@@ -3,7 +3,7 @@
 pub mod ace;
 mod apart;
 pub mod call;
-mod clones;
+pub mod clones;
 mod colliding;
 pub mod crafted;
 pub mod damage;

@@ -104,6 +104,12 @@ off_t pmfs_lseek(pmfs_t *pool, int handle, off_t offset, int whence);
 int pmfs_fstat(pmfs_t *pool, int handle, struct stat *into);
 int pmfs_ftruncate(pmfs_t *pool, int handle, off_t size);
 int pmfs_fallocate(pmfs_t *pool, int handle, int mode, off_t offset, off_t size);
+/* As copy_file_range(2), at these offsets. Whole blocks that align are shared, not copied. */
+ssize_t pmfs_copy_file_range(pmfs_t *pool, int from, off_t from_offset, int to, off_t to_offset, size_t size);
+/* Has both files share the blocks of a range, as FICLONERANGE of ioctl(2) does: whole blocks, and a
+ * part of one at the source's end. A `size` of 0 means up to there. EBUSY if a program has mapped
+ * blocks of either file. */
+int pmfs_clone_range(pmfs_t *pool, int from, off_t from_offset, int to, off_t to_offset, off_t size);
 /* `operation` as in flock(2): LOCK_SH, LOCK_EX or LOCK_UN, each with or without LOCK_NB. */
 int pmfs_flock(pmfs_t *pool, int handle, int operation);
 /* `command` as in fcntl(2): F_GETLK, F_SETLK, F_SETLKW, F_OFD_GETLK, F_OFD_SETLK or

@@ -355,3 +355,46 @@ pub unsafe extern "C" fn pmfs_fallocate(
         Ok(())
     })
 }
+
+/// See `pmfs.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmfs_copy_file_range(
+    on: *mut Shared,
+    from: c_int,
+    from_at: libc::off_t,
+    to: c_int,
+    to_at: libc::off_t,
+    size: usize,
+) -> isize {
+    answer(-1, || {
+        // SAFETY: as the header says.
+        let shared = unsafe { pool(on) }?;
+        let (from, to) = (shared.readable(from)?, shared.writable(to)?);
+        let (from_at, to_at) = (offset(from_at)?, offset(to_at)?);
+        let size = (size as u64).min(isize::MAX as u64);
+        let copied = shared
+            .fs
+            .copy_range(from.ino, from_at, to.ino, to_at, size)?;
+        Ok(copied as isize)
+    })
+}
+
+/// See `pmfs.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pmfs_clone_range(
+    on: *mut Shared,
+    from: c_int,
+    from_at: libc::off_t,
+    to: c_int,
+    to_at: libc::off_t,
+    size: libc::off_t,
+) -> c_int {
+    done(|| {
+        // SAFETY: as the header says.
+        let shared = unsafe { pool(on) }?;
+        let (from, to) = (shared.readable(from)?, shared.writable(to)?);
+        let (source, target) = ((from.ino, offset(from_at)?), (to.ino, offset(to_at)?));
+        shared.fs.clone_range(source, target, offset(size)?)?;
+        Ok(())
+    })
+}

@@ -314,6 +314,36 @@ fn copies_by_shared_offsets() {
     }
 }
 
+/// Goal: files share blocks on every face, and what cannot be shared is refused as Linux does.
+#[test]
+fn clones_of_files() {
+    /// A copy that takes next to no space.
+    const COPY: &str = r#"cd "$1" && head -c 3000000 /dev/urandom > one && before=$(stat -f -c %f .) &&
+        cp one two && test $((before - $(stat -f -c %f .))) -lt 100 && cmp one two &&
+        printf x | dd of=one conv=notrunc status=none && ! cmp -s one two"#;
+    const REFLINK: &str = r#" && cp --reflink=always -a two three && cmp two three && rm two &&
+        printf x >> three && cp --reflink=always three two && cmp two three"#;
+    let ways: [&[&str]; 2] = [&["--no-mount"], &[]];
+    let can_mount = bench::can_mount();
+    for options in &ways[..1 + usize::from(can_mount)] {
+        let run = Run::unmounted();
+        let program = run.build("clones.c", &[]);
+        let said = run.below_run(options, &program, &["all"]);
+        assert_eq!(said.code, Some(0), "{}\n{}", said.text, run.log());
+        run.check();
+        let script = format!("{COPY}{REFLINK}");
+        let said = run.below_run(options, Path::new("/bin/sh"), &["-c", &script, "sh"]);
+        assert_eq!(said.code, Some(0), "{}\n{}", said.text, run.log());
+        run.check();
+    }
+    if can_mount {
+        let mut run = Run::unmounted();
+        let said = run.mounted(Path::new("/bin/sh"), &["-c", COPY, "sh"]);
+        assert_eq!(said.code, Some(0), "{}\n{}", said.text, run.log());
+        run.check();
+    }
+}
+
 /// A count of `--stats`.
 fn counted(said: &str, name: &str) -> u64 {
     let counted = said.split(&format!("\"{name}\":")).nth(1);

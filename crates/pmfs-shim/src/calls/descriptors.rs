@@ -5,8 +5,8 @@ use pmfs::{Error, Fs, Ino, LockClass, LockKind, LockRange};
 
 use crate::call::class::numbers::SYS_cachestat;
 use crate::call::{Answer, Verdict, errno, kernel_answer};
-use crate::calls::done;
 use crate::calls::opens::CREATED;
+use crate::calls::{clones, done};
 use crate::descriptors as table;
 use crate::descriptors::parked;
 use crate::descriptors::pool::fs;
@@ -185,10 +185,9 @@ pub(crate) fn ioctl(file: &Descriptor, args: [u64; 6]) -> Answer {
             change_flags(file, libc::O_NONBLOCK as u64, set)
         }
         FIGETBSZ => program::write(args[2], &BLOCK_BYTES).map(|()| 0),
-        FICLONE => clone(file, args[2]),
-        FICLONERANGE => clone(file, program::read::<i64>(args[2])? as u64),
-        FIDEDUPERANGE if file.is_dir => Err(libc::EISDIR),
-        FIDEDUPERANGE => Err(libc::EOPNOTSUPP),
+        FICLONE => clones::whole(file, args[2]),
+        FICLONERANGE => clones::range(file, args[2]),
+        FIDEDUPERANGE => clones::dedupe(file, args[2]),
         _ => Err(ENOTTY),
     }
 }
@@ -199,20 +198,6 @@ const FICLONE: u64 = 0x4004_9409;
 const FICLONERANGE: u64 = 0x4020_940d;
 const FIDEDUPERANGE: u64 = 0xc018_9436;
 const BLOCK_BYTES: i32 = 4096;
-
-/// Refuses to share blocks, with the error of a file system that can't.
-fn clone(to: &Descriptor, source: u64) -> Answer {
-    let Some(from) = table::get(source) else {
-        let flags = kernel::plain(libc::SYS_fcntl, &[source, libc::F_GETFL as u64]);
-        return Err(if flags < 0 { EBADF } else { libc::EXDEV });
-    };
-    if to.is_dir || from.is_dir {
-        return Err(libc::EISDIR);
-    }
-    let append = fs()?.file_flags(to.file) & libc::O_APPEND as u64 != 0;
-    let open = from.reads() && to.writes() && !append;
-    Err(if open { libc::EOPNOTSUPP } else { EBADF })
-}
 
 /// Serves cachestat(2), `[file, range, answer, flags]`. Pages with data are in memory and holes are
 /// not, as on tmpfs. No page is dirty or evicted, because all data is durable and stays.

@@ -59,7 +59,7 @@ pub(super) fn for_storing(file: &Descriptor) -> Result<&'static Fs, i32> {
 }
 
 /// Prepares a file that may be written for a change of its content.
-fn before_storing(fs: &Fs, file: &Descriptor) -> Result<(), i32> {
+pub(super) fn before_storing(fs: &Fs, file: &Descriptor) -> Result<(), i32> {
     credentials::drop_privileges(fs, file.ino)?;
     maps::refuse_write(file.ino)
 }

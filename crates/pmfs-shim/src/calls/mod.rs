@@ -2,6 +2,7 @@
 
 pub(crate) mod aio;
 pub(crate) mod attributes;
+mod clones;
 pub(crate) mod completions;
 pub(crate) mod cwd;
 pub(crate) mod descriptors;

@@ -5,7 +5,7 @@
 //! can tell the state of the bit. A group is 8,192 blocks; each line of its bitmap is a 2 MiB
 //! region.
 //!
-//! Counts of shares (docs/adr/0077-shared-blocks.md) change as bits do. The new word of counts, and
+//! Counts of shares (docs/adr/0079-shared-blocks.md) change as bits do. The new word of counts, and
 //! what the lane's record is to say then, are noted in the lane as a *step* before the word is
 //! stored. The next holder of a dead thread's group lock does the step again, which changes nothing
 //! if it was done.

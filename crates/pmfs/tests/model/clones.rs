@@ -108,6 +108,9 @@ impl World<'_> {
                 return Err(format!("block {block} is neither as it was nor cloned"));
             }
         }
+        // It was read here.
+        let read = self.span();
+        self.model.node(ino).atime.push(read);
         let content = self.model.content(ino);
         let (head, tail) = (end.unwrap_or(u64::MAX) / BLOCK, &old);
         content.blocks = whole.blocks.clone();

@@ -78,7 +78,7 @@ impl Pool {
                 return Ok(true);
             }
             if !if_alike {
-                work.clone_from(&source, (from_at, to_at), len)?;
+                work.clone_from(&source, (from_at, to_at), len).1?;
                 return Ok(true);
             }
             let to_end = to_at + len;
@@ -87,7 +87,7 @@ impl Pool {
             }
             let is_alike = work.is_alike(&source.tree(), (from_at, to_at), len)?;
             if is_alike {
-                work.clone_blocks(&source, (from_at, to_at), len)?;
+                work.clone_blocks(&source, (from_at, to_at), len).1?;
             }
             Ok(is_alike)
         })
@@ -120,40 +120,41 @@ fn on_block(at: u64) -> bool {
 }
 
 impl Work<'_> {
-    /// Clones `len` bytes, at places that were checked.
+    /// Clones `len` bytes, at places that were checked; answers how many were, which are fewer only
+    /// beside an error. Size and times are those of a file with these bytes.
     pub(super) fn clone_from(
         &mut self,
         source: &Inode,
         (from_at, to_at): (u64, u64),
         len: u64,
-    ) -> Result<()> {
+    ) -> (u64, Result<()>) {
         let size = self.inode.size();
         if to_at > size {
             // The barrier before the size covers this too.
-            let _ = self.expose(size, to_at)?;
+            if let Err(error) = self.expose(size, to_at) {
+                return (0, Err(error));
+            }
         }
-        let cloned = self.clone_blocks(source, (from_at, to_at), len);
-        if to_at + len <= size || cloned.is_err() && to_at < size {
+        let (done, cloned) = self.clone_blocks(source, (from_at, to_at), len);
+        if done > 0 && to_at + done <= size {
             self.lazy_times();
-        }
-        cloned?;
-        if to_at + len > size {
+        } else if done > 0 {
             let durable = self.pool.pm.fresh().barrier();
-            self.publish_size(to_at + len, durable);
+            self.publish_size(to_at + done, durable);
         }
-        Ok(())
+        (done, cloned)
     }
 
-    /// Clones the blocks of `len` bytes; they are durable on return.
+    /// Clones the blocks of `len` bytes; answers how many bytes were, which are durable on return.
     fn clone_blocks(
         &mut self,
         source: &Inode,
         (from_at, to_at): (u64, u64),
         len: u64,
-    ) -> Result<()> {
+    ) -> (u64, Result<()>) {
         let count = len.div_ceil(BLOCK_BYTES);
-        let mut done = 0;
-        while done < count {
+        let (mut done, mut cloned) = (0, Ok(()));
+        while done < count && cloned.is_ok() {
             let piece = Piece {
                 from: block_of(from_at) + done,
                 to: block_of(to_at) + done,
@@ -164,10 +165,10 @@ impl Work<'_> {
                 true => self.tree(),
                 false => source.tree(),
             };
-            done += self.clone_step(&tree, piece)?;
+            cloned = self.clone_step(&tree, piece).map(|step| done += step);
         }
         self.pool.pm.barrier();
-        Ok(())
+        (len.min(done * BLOCK_BYTES), cloned)
     }
 
     /// Clones the first blocks of a piece; answers how many.

@@ -86,8 +86,9 @@ impl Pool {
         Ok(done)
     }
 
-    /// Shares the whole blocks of a range; answers how many bytes these are. `None` where the two
-    /// places are not on blocks, the blocks are few, or a program has some of either file mapped.
+    /// Shares the whole blocks of a range, from the first on; answers how many bytes these are.
+    /// `None` where the two places are not on blocks, the blocks are few, or a program has some of
+    /// either file mapped.
     fn copy_shared(
         &self,
         (from, from_at): (Ino, u64),
@@ -115,8 +116,11 @@ impl Pool {
             if is_pinned || work.pinned || len < SHARED_MIN {
                 return Ok(None);
             }
-            work.clone_from(&source, (from_at, to_at), len)?;
-            Ok(Some(len))
+            match work.clone_from(&source, (from_at, to_at), len) {
+                (0, cloned) => cloned.map(|()| None),
+                // The next call meets what stopped this one.
+                (done, _) => Ok(Some(done)),
+            }
         })?;
         if shared.is_some() {
             self.accessed(&source);

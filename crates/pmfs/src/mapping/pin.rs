@@ -194,7 +194,11 @@ impl Pool {
                 work.make_real(from, to)?;
                 runs = work.runs(from, to)?;
             }
-            work.zero_end(to)?;
+            // A last block that the program has not got shows it nothing.
+            let end = to * BLOCK_BYTES;
+            if runs.last().is_some_and(|run| run.at + run.len == end) {
+                work.zero_end(to)?;
+            }
             Ok(runs)
         })
     }

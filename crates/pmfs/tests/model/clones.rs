@@ -2,8 +2,8 @@
 //! called on either.
 
 use crate::apply::{Need, World};
-use crate::content::BLOCK;
-use crate::reference::Span;
+use crate::compare::compare_data;
+use crate::content::{BLOCK, Content};
 use pmfs::{Error, Fs, Ino};
 use pmfs_format::inode::SIZE_MAX;
 use rustix::io::Errno;
@@ -40,12 +40,7 @@ impl World<'_> {
         if !is_full {
             return Ok(());
         }
-        // Some of its steps were done, from the first on.
-        let mut whole = self.model.file(to).expect("judged").clone();
-        let size = whole.size;
-        whole.become_of(&source, (from_at, to_at), len);
-        whole.truncate(size);
-        self.follow_steps(fs, to, &whole, now)
+        self.follow_steps(fs, (&source, from_at), (to, to_at), len)
     }
 
     fn may_clone(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64, Errno> {
@@ -72,57 +67,44 @@ impl World<'_> {
         }
     }
 
-    /// Follows a call that went some of its way: block by block a file is as it was to become, and
-    /// from some block on as it was.
+    /// Follows a call that went some of its way: block by block, from the first on.
     fn follow_steps(
         &mut self,
         fs: &Fs,
-        ino: Ino,
-        whole: &crate::content::Content,
-        now: Span,
+        (source, from_at): (&Content, u64),
+        (ino, at): (Ino, u64),
+        len: u64,
     ) -> Result<(), String> {
+        let text = |error: Error| error.to_string();
+        let attr = fs.getattr(ino).map_err(text)?;
         let old = self.model.file(ino).expect("judged").clone();
-        let mut blocks: Vec<u64> = old
-            .blocks
-            .keys()
-            .chain(whole.blocks.keys())
-            .copied()
-            .collect();
-        blocks.sort_unstable();
-        blocks.dedup();
-        let (mut end, mut is_changed) = (None, false);
-        for block in blocks {
-            let at = block * BLOCK;
-            let mut bytes = vec![0; BLOCK as usize];
-            let got = fs.read(ino, at, &mut bytes);
-            bytes.truncate(got.map_err(|error| format!("read: {error}"))?);
-            let [was, is] = [&old, whole].map(|content| content.read(at, BLOCK as usize));
-            if was == is {
-                continue;
+        let mut whole = old.clone();
+        whole.become_of(source, (from_at, at), len);
+        whole.size = attr.size;
+        let (mut done, end) = (0, attr.size.min(at + len));
+        let mut bytes = vec![0; BLOCK as usize];
+        while at + done < end {
+            let got = fs.read(ino, at + done, &mut bytes).map_err(text)?;
+            if bytes[..got] != whole.read(at + done, BLOCK as usize) {
+                break;
             }
-            if bytes == is && end.is_none() {
-                is_changed = true;
-            } else if bytes == was {
-                end.get_or_insert(at);
-            } else {
-                return Err(format!("block {block} is neither as it was nor cloned"));
-            }
+            done += BLOCK.min(end - at - done);
         }
-        // It was read here.
-        let read = self.span();
-        self.model.node(ino).atime.push(read);
-        let content = self.model.content(ino);
-        let (head, tail) = (end.unwrap_or(u64::MAX) / BLOCK, &old);
-        content.blocks = whole.blocks.clone();
-        content.blocks.split_off(&head);
-        let mut rest = tail.blocks.clone();
-        content.blocks.append(&mut rest.split_off(&head));
-        let attr = fs
-            .getattr(ino)
-            .map_err(|error| format!("getattr: {error}"))?;
-        if is_changed || (now.from..=now.to).contains(&attr.mtime_ns) {
+        if attr.size > old.size && at + done != attr.size {
+            return Err(format!("{} bytes, of which {done} are cloned", attr.size));
+        }
+        if done > 0 {
+            let content = self.model.content(ino);
+            content.become_of(source, (from_at, at), done);
+        }
+        let now = self.span();
+        if done > 0 && now.holds(attr.mtime_ns) {
             self.model.node(ino).touch(now);
         }
+        compare_data(fs, ino, &self.model.nodes[&ino])?;
+        // It was read here.
+        let now = self.span();
+        self.model.node(ino).atime.push(now);
         Ok(())
     }
 }

@@ -79,7 +79,7 @@ impl World<'_> {
 
 /// Reads what the engine shows as data and what the reference has as blocks; the rest both call a
 /// hole.
-fn compare_data(fs: &Fs, ino: Ino, node: &Node) -> Result<(), String> {
+pub fn compare_data(fs: &Fs, ino: Ino, node: &Node) -> Result<(), String> {
     let Body::File(content) = &node.body else {
         return Ok(());
     };

@@ -28,7 +28,7 @@ impl Span {
         Span { from: ns, to: ns }
     }
 
-    fn holds(self, ns: i64) -> bool {
+    pub fn holds(self, ns: i64) -> bool {
         (self.from..=self.to).contains(&ns)
     }
 }

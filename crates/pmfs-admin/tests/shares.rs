@@ -1,5 +1,5 @@
-//! Goal: a wrong count of shares is found, and a repair counts anew. Method: one more, and one less,
-//! for a block that files share, and one for a block that has a single leaf.
+//! Goal: a wrong count of shares is found, and a repair counts anew. Method: one more, and one
+//! less, for a block that files share, and one for a block that has a single leaf.
 
 use pmfs::{Fs, NewNode, OpenOptions, ROOT_INO};
 use pmfs_admin::{Admin, MkfsOptions};

@@ -20,13 +20,14 @@ pub const STATE_CLEAN: u64 = 1;
 /// State: in use, or left by a crash.
 pub const STATE_ACTIVE: u64 = 2;
 /// A feature that a reader must know: leaves of files may share blocks
-/// ([`crate::tree::SHARED`]). The bit is set before the first such leaf.
+/// ([`crate::tree::SHARED`]). Every pool has it from the start; one that an older build made has
+/// not, and its files are copied.
 pub const FEATURE_SHARED: u64 = 1;
 
 on_media! {
-    /// The superblock. All of it, but for the features, is immutable between mkfs and grow and
-    /// covered by its CRC. State that changes lives in lines of its own behind it. An identical
-    /// copy stands in the pool's last block.
+    /// The superblock. All of it is immutable between mkfs and grow and covered by its CRC. State
+    /// that changes lives in lines of its own behind it. An identical copy stands in the pool's
+    /// last block.
     pub struct SuperblockRaw[256] {
         /// [`MAGIC`].
         @ 0 magic: u64,

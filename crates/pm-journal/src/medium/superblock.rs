@@ -134,21 +134,6 @@ pub fn store(restore: &Restore<'_>, raw: &SuperblockRaw) -> Result<()> {
     Ok(())
 }
 
-/// Adds a feature that readers must know to both superblocks; durable on return. The caller is the
-/// only one that does so.
-///
-/// # Errors
-/// Those of [`load`].
-pub fn add_feature(restore: &Restore<'_>, mem: &Pmem, feature: u64) -> Result<()> {
-    let (mut raw, _) = load(mem)?;
-    if raw.features_incompat & feature == 0 {
-        raw.features_incompat |= feature;
-        seal(&mut raw);
-        store(restore, &raw)?;
-    }
-    Ok(())
-}
-
 /// Returns what the last first opener wrote, if it is whole.
 pub fn run_record(mem: &Pmem) -> Option<RunRecordRaw> {
     let words = mem.read::<8>(RUN_RECORD_OFFSET);

@@ -29,7 +29,7 @@ impl Work<'_> {
     /// The size becomes less, and the blocks stay where programs have them mapped.
     pub fn shrink_pinned(&mut self, size: u64) -> Result<()> {
         let old = self.inode.size();
-        // What stays of a block, while there may be no room for its copy.
+        // The block that stays in part, while there may be no room for its copy.
         self.own(block_of(size), size.div_ceil(BLOCK_BYTES))?;
         self.publish_size(size, pm_store::Durable::nothing_exposed());
         // No size exposes them any more, whenever this is cut short.

@@ -8,7 +8,6 @@ use pm_journal::medium::header::annex_word;
 use pm_journal::medium::store::Held;
 use pm_journal::medium::superblock;
 use pm_space::{Bitmap, Class};
-use pm_store::Restore;
 use pm_store::annexes::{Counter, has_counts};
 use pmfs_format::runtime::{SHARES_MAX, SHARES_UNITS};
 use pmfs_format::superblock::FEATURE_SHARED;
@@ -88,16 +87,15 @@ impl Pool {
         if annexes.missing_for_share(mem, block) == Ok(None) {
             return true;
         }
+        // A reader of a pool without the feature does not know shared leaves.
+        if self.superblock.features_incompat & FEATURE_SHARED == 0 {
+            return false;
+        }
         // In a bitmap that was made of damaged trees a free bit may belong to a block in use.
         if self.is_damaged() {
             return false;
         }
         let _held = Held::new(self, annex_word(self));
-        if self.counters().is_empty()
-            && superblock::add_feature(&Restore::new(&self.pm), mem, FEATURE_SHARED).is_err()
-        {
-            return false;
-        }
         loop {
             match annexes.missing_for_share(mem, block) {
                 Ok(None) => return true,

@@ -39,17 +39,7 @@ impl World<'_> {
             Write { ino, at, len, seed } => self.write(fs, *ino, *at, &bytes(*seed, *len)),
             Append { ino, len, seed } => self.append(fs, *ino, &bytes(*seed, *len)),
             Fallocate { ino, mode, at, len } => self.fallocate(fs, *ino, *mode, *at, *len),
-            Merge { ino, at } => {
-                let verdict = self.model.file(*ino).map(drop);
-                let answer = fs.merge(*ino, *at);
-                let merged = self.judge(fs, "merge", verdict, answer, Need::Nothing)?;
-                match merged {
-                    Some(Merged::Merged) => self.coverage.count("merge", "merged"),
-                    Some(Merged::Busy) => self.coverage.count("merge", "busy"),
-                    _ => {}
-                }
-                Ok(())
-            }
+            Merge { ino, at } => self.merge(fs, *ino, *at),
             Shift {
                 ino,
                 insert,
@@ -95,6 +85,18 @@ impl World<'_> {
             RemoveXattr { ino, name } => self.removexattr(fs, *ino, &name.0),
             _ => unreachable!("a call on names"),
         }
+    }
+
+    fn merge(&mut self, fs: &Fs, ino: Ino, at: u64) -> Result<(), String> {
+        let verdict = self.model.file(ino).map(drop);
+        let answer = fs.merge(ino, at);
+        let merged = self.judge(fs, "merge", verdict, answer, Need::Nothing)?;
+        match merged {
+            Some(Merged::Merged) => self.coverage.count("merge", "merged"),
+            Some(Merged::Busy) => self.coverage.count("merge", "busy"),
+            _ => {}
+        }
+        Ok(())
     }
 
     fn setattr(&mut self, fs: &Fs, ino: Ino, set: &SetAttr) -> Result<(), String> {
@@ -446,6 +448,10 @@ impl World<'_> {
         let now = self.span();
         if most.is_ok_and(|most| most > 0) {
             self.model.node(from).atime.push(now);
+            // It may have shared their blocks.
+            for ino in [from, to] {
+                self.model.node(ino).cloned = true;
+            }
         }
         let Some(copied) = copied else { return Ok(()) };
         let most = most.expect("judged");

@@ -7,6 +7,7 @@ use crate::content::{BLOCK, Content};
 use pmfs::{Error, Fs, Ino};
 use pmfs_format::inode::SIZE_MAX;
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 
 impl World<'_> {
     pub fn clone_range(
@@ -81,14 +82,24 @@ impl World<'_> {
         let mut whole = old.clone();
         whole.become_of(source, (from_at, at), len);
         whole.size = attr.size;
-        let (mut done, end) = (0, attr.size.min(at + len));
+        let end = attr.size.min(at + len).max(at);
+        let blocks: BTreeSet<u64> = old
+            .blocks
+            .keys()
+            .chain(whole.blocks.keys())
+            .copied()
+            .collect();
         let mut bytes = vec![0; BLOCK as usize];
-        while at + done < end {
-            let got = fs.read(ino, at + done, &mut bytes).map_err(text)?;
-            if bytes[..got] != whole.read(at + done, BLOCK as usize) {
+        let mut is_as_whole = |place: u64| {
+            let got = fs.read(ino, place, &mut bytes).map_err(text)?;
+            Ok::<_, String>(bytes[..got] == whole.read(place, BLOCK as usize))
+        };
+        let mut done = end - at;
+        for block in blocks.range(at / BLOCK..end.div_ceil(BLOCK)) {
+            if !is_as_whole(block * BLOCK)? {
+                done = block * BLOCK - at;
                 break;
             }
-            done += BLOCK.min(end - at - done);
         }
         if attr.size > old.size && at + done != attr.size {
             return Err(format!("{} bytes, of which {done} are cloned", attr.size));

@@ -95,7 +95,7 @@ impl Content {
         self.size += len;
     }
 
-    /// Has a range be that of another file. What begins or ends inside of a block ends both files.
+    /// Has a range be that of another file. A range that ends inside of a block ends both files.
     pub fn become_of(&mut self, source: &Content, (from, to): (u64, u64), len: u64) {
         let (first, count) = (from / BLOCK, len.div_ceil(BLOCK));
         let mut tail = self.blocks.split_off(&(to / BLOCK));

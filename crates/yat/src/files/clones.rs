@@ -109,7 +109,7 @@ pub fn kinds() -> Vec<Kind> {
     all
 }
 
-/// What the sequences begin with: `f` and `g` share three blocks, and `c` is empty.
+/// The beginning of the sequences: `f` and `g` share three blocks, and `c` is empty.
 pub const BEGINNING: &str = "create f; write f 0 9000; create g; clone f g; create c";
 
 /// Calls on these files.

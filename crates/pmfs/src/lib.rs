@@ -73,6 +73,7 @@ mod tests;
 mod tree;
 pub mod types;
 
+pub use file::extents::FileExtent;
 pub use file::overwrite::UNGUARDED_MAX;
 pub use fs::Fs;
 #[cfg(feature = "record")]

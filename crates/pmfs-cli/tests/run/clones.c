@@ -1,6 +1,7 @@
 /* FICLONE, FICLONERANGE, FIDEDUPERANGE and copy_file_range: what is shared, what is refused and how,
- * and that a change of one file is none of the other. */
+ * and that a change of one file is none of the other. FIEMAP: where blocks are, and what is shared. */
 #include "check.h"
+#include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 
@@ -151,6 +152,59 @@ static void mapped(void) {
     close(from), close(to), close(kept);
 }
 
+enum { EXTENTS = 64 };
+
+static struct {
+    struct fiemap head;
+    struct fiemap_extent extents[EXTENTS];
+} map;
+
+/* Bytes of all extents with these flags; each but the last tells that it is not that. */
+static long bytes_with(int fd, unsigned flags) {
+    memset(&map, 0, sizeof map);
+    map.head.fm_length = FIEMAP_MAX_OFFSET, map.head.fm_extent_count = EXTENTS, map.head.fm_flags = FIEMAP_FLAG_SYNC;
+    NEED(ioctl(fd, FS_IOC_FIEMAP, &map) == 0);
+    unsigned count = map.head.fm_mapped_extents;
+    long bytes = 0;
+    for (unsigned at = 0; at < count; at++) {
+        unsigned found = map.extents[at].fe_flags;
+        CHECK(!(found & FIEMAP_EXTENT_LAST) == (at + 1 < count));
+        if ((found & (FIEMAP_EXTENT_SHARED | FIEMAP_EXTENT_UNWRITTEN)) == flags)
+            bytes += map.extents[at].fe_length;
+    }
+    map.head.fm_extent_count = 0;
+    CHECK(ioctl(fd, FS_IOC_FIEMAP, &map) == 0 && map.head.fm_mapped_extents == count);
+    return bytes;
+}
+
+static void extents(void) {
+    int from = made("from", BYTES, 1), to = made("to", 0, 0), at = open(dir, O_RDONLY);
+    long all = 41 * BLOCK;
+    CHECK(bytes_with(to, 0) == 0 && bytes_with(from, 0) == all && bytes_with(from, FIEMAP_EXTENT_SHARED) == 0);
+    CHECK(ioctl(to, FICLONE, from) == 0);
+    for (int which = 0; which < 2; which++)
+        CHECK(bytes_with(which ? from : to, FIEMAP_EXTENT_SHARED) == all);
+    CHECK(pwrite(to, "changed", 7, 5 * BLOCK) == 7);
+    for (int which = 0; which < 2; which++)
+        CHECK(bytes_with(which ? from : to, 0) == BLOCK);
+    CHECK(fallocate(to, FALLOC_FL_KEEP_SIZE, 100 * BLOCK, 2 * BLOCK) == 0);
+    CHECK(bytes_with(to, FIEMAP_EXTENT_UNWRITTEN) == 2 * BLOCK);
+    map.head = (struct fiemap){.fm_start = 5 * BLOCK, .fm_length = 1, .fm_extent_count = 1};
+    CHECK(ioctl(to, FS_IOC_FIEMAP, &map) == 0 && map.head.fm_mapped_extents == 1);
+    CHECK(map.extents[0].fe_logical == 5 * BLOCK && map.extents[0].fe_length == BLOCK && !map.extents[0].fe_flags);
+    map.head = (struct fiemap){.fm_length = 1, .fm_flags = FIEMAP_FLAG_XATTR | FIEMAP_FLAG_SYNC};
+    FAILS(EBADR, ioctl(to, FS_IOC_FIEMAP, &map));
+    CHECK(map.head.fm_flags == FIEMAP_FLAG_XATTR);
+    map.head = (struct fiemap){.fm_length = 0};
+    FAILS(EINVAL, ioctl(to, FS_IOC_FIEMAP, &map));
+    map.head = (struct fiemap){.fm_start = -1, .fm_length = 1};
+    FAILS(EFBIG, ioctl(to, FS_IOC_FIEMAP, &map));
+    map.head = (struct fiemap){.fm_length = 1};
+    FAILS(EOPNOTSUPP, ioctl(at, FS_IOC_FIEMAP, &map));
+    FAILS(EFAULT, ioctl(to, FS_IOC_FIEMAP, NULL));
+    close(from), close(to), close(at);
+}
+
 int main(int count, char **arguments) {
     NEED(count == 3);
     dir = arguments[2];
@@ -160,6 +214,7 @@ int main(int count, char **arguments) {
     same();
     copied();
     mapped();
+    extents();
     say("clones: %d failures\n", failures);
     return failures != 0;
 }

@@ -6,7 +6,7 @@ use pmfs::{Error, Fs, Ino, LockClass, LockKind, LockRange};
 use crate::call::class::numbers::SYS_cachestat;
 use crate::call::{Answer, Verdict, errno, kernel_answer};
 use crate::calls::opens::CREATED;
-use crate::calls::{clones, done};
+use crate::calls::{clones, done, extents};
 use crate::descriptors as table;
 use crate::descriptors::parked;
 use crate::descriptors::pool::fs;
@@ -188,6 +188,7 @@ pub(crate) fn ioctl(file: &Descriptor, args: [u64; 6]) -> Answer {
         FICLONE => clones::whole(file, args[2]),
         FICLONERANGE => clones::range(file, args[2]),
         FIDEDUPERANGE => clones::dedupe(file, args[2]),
+        FS_IOC_FIEMAP => extents::fiemap(file, args[2]),
         _ => Err(ENOTTY),
     }
 }
@@ -197,6 +198,7 @@ const FIGETBSZ: u64 = 2;
 const FICLONE: u64 = 0x4004_9409;
 const FICLONERANGE: u64 = 0x4020_940d;
 const FIDEDUPERANGE: u64 = 0xc018_9436;
+const FS_IOC_FIEMAP: u64 = 0xc020_660b;
 const BLOCK_BYTES: i32 = 4096;
 
 /// Serves cachestat(2), `[file, range, answer, flags]`. Pages with data are in memory and holes are

@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod cwd;
 pub(crate) mod descriptors;
 pub(crate) mod directories;
+mod extents;
 pub(crate) mod files;
 pub(crate) mod messages;
 pub(crate) mod moves;

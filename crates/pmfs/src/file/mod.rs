@@ -9,6 +9,7 @@ mod copy;
 mod draft;
 pub(crate) mod expose;
 pub(crate) mod extend;
+pub(crate) mod extents;
 pub(crate) mod overwrite;
 mod own;
 pub(crate) mod pages;

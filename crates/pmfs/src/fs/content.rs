@@ -1,6 +1,7 @@
 //! Calls on a file's content, by its inode number.
 
 use super::Fs;
+use crate::file::extents::FileExtent;
 use crate::types::{FallocateMode, Ino};
 use pm_journal::error::Result;
 use pmshare::counters::CountedRead;
@@ -124,6 +125,30 @@ impl Fs {
                 && self.pages_are_back(error)
             {
                 found = pool.seek(ino, offset, data);
+            }
+            found
+        })
+    }
+
+    /// The extents of a file from `offset` on that begin in the next `len` bytes, `most` at most;
+    /// and whether no other one follows. Blocks move with atomic writes: the places in the pool are
+    /// those of this moment.
+    ///
+    /// # Errors
+    /// [`crate::Error::IsDirectory`]; [`crate::Error::Invalid`] for other files than regular ones.
+    pub fn extents(
+        &self,
+        ino: Ino,
+        offset: u64,
+        len: u64,
+        most: usize,
+    ) -> Result<(Vec<FileExtent>, bool)> {
+        self.read_call(|pool| {
+            let mut found = pool.extents(ino, offset, len, most);
+            while let Err(error) = &found
+                && self.pages_are_back(error)
+            {
+                found = pool.extents(ino, offset, len, most);
             }
             found
         })

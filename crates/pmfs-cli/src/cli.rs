@@ -291,7 +291,7 @@ pub struct Fsck {
 pub struct Info {
     /// The pool file
     pub pool: PathBuf,
-    /// A file in it: show its pages by size
+    /// A file in it: show its pages by size, and how much of it others share
     #[arg(conflicts_with_all = ["open", "locks"])]
     pub path: Option<PathBuf>,
     /// Show the processes of the pool and their open files

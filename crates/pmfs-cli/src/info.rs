@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use pmfs::OpenOptions;
+use pmfs::{Fs, Ino, OpenOptions};
 use pmfs_admin::{Admin, Inspector, PoolDetails, PoolInfo, PoolState};
 use pmfs_fuse::{presence, served};
 use serde::Serialize;
@@ -81,6 +81,25 @@ struct FileReport {
     in_4k_pages_bytes: u64,
     in_2m_pages_bytes: u64,
     in_1g_pages_bytes: u64,
+    /// Bytes in blocks that other files, or other places of this one, have too.
+    shared_bytes: u64,
+}
+
+/// Extents that are looked at together.
+const EXTENTS: usize = 1024;
+
+/// Bytes of a file in blocks that others have too.
+fn shared_bytes(fs: &Fs, ino: Ino) -> pmfs::Result<u64> {
+    let (mut at, mut bytes) = (0, 0);
+    loop {
+        let (extents, is_end) = fs.extents(ino, at, u64::MAX - at, EXTENTS)?;
+        let shared = extents.iter().filter(|extent| extent.shared);
+        bytes += shared.map(|extent| extent.len).sum::<u64>();
+        match extents.last() {
+            Some(last) if !is_end => at = last.at + last.len,
+            _ => return Ok(bytes),
+        }
+    }
 }
 
 fn file(path: &Path, name: &Path, json: bool) -> Outcome {
@@ -89,6 +108,8 @@ fn file(path: &Path, name: &Path, json: bool) -> Outcome {
         let attr = names.find(name, true)?;
         let pages = fs.pages(attr.ino);
         let pages = pages.map_err(|error| names.failed(name, &error))?;
+        let shared = shared_bytes(fs, attr.ino);
+        let shared = shared.map_err(|error| names.failed(name, &error))?;
         Ok(FileReport {
             pool: path.display().to_string(),
             path: format!("/{}", name.display()).replace("//", "/"),
@@ -96,6 +117,7 @@ fn file(path: &Path, name: &Path, json: bool) -> Outcome {
             in_4k_pages_bytes: pages.small << 12,
             in_2m_pages_bytes: pages.large << 21,
             in_1g_pages_bytes: pages.huge << 30,
+            shared_bytes: shared,
         })
     })?;
     report::print(json, &report, |report| {
@@ -110,7 +132,10 @@ fn file(path: &Path, name: &Path, json: bool) -> Outcome {
             format!("in pages of {page}  {} ({share})", Size(bytes))
         });
         let size = format!("{}  {}", report.path, Size(report.size_bytes));
-        let lines: Vec<String> = std::iter::once(size).chain(lines).collect();
+        let share = report::percent(report.shared_bytes, whole.max(1));
+        let shared = format!("shared  {} ({share})", Size(report.shared_bytes));
+        let lines = std::iter::once(size).chain(lines).chain([shared]);
+        let lines: Vec<String> = lines.collect();
         lines.join("\n")
     })?;
     Ok(ExitCode::SUCCESS)

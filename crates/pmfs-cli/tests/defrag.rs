@@ -8,6 +8,13 @@ use std::time::Duration;
 
 use bench::Bench;
 
+const NODE: pmfs::NewNode = pmfs::NewNode {
+    mode: 0o644,
+    uid: 0,
+    gid: 0,
+    umask: 0,
+};
+
 /// The pool may be mounted, too.
 #[test]
 fn defrag_makes_large_pages_of_small_ones() {
@@ -39,6 +46,22 @@ fn defrag_makes_large_pages_of_small_ones() {
     assert!(bench.ok(&["defrag", "pool"]).contains("merged  0 pages"));
     bench.ok(&["umount", "mnt"]);
     bench.ok(&["fsck", "pool"]);
+    let clone = |name: &str| {
+        let fs = pmfs::Fs::open(bench.path("pool"), &pmfs::OpenOptions::default()).unwrap();
+        let find = |name: &[u8]| fs.lookup(pmfs::ROOT_INO, name).unwrap().ino;
+        let other = find(b"file");
+        let to = fs
+            .create(pmfs::ROOT_INO, name.as_bytes(), &NODE)
+            .unwrap()
+            .ino;
+        fs.clone_range((other, 0), (to, 0), 4 << 20).unwrap();
+        fs.close().unwrap();
+    };
+    clone("clone");
+    let shared = bench.json(&["info", "--json", "pool", "file"]);
+    assert_eq!(shared["shared_bytes"], 4 << 20, "{shared}");
+    let text = bench.ok(&["info", "pool", "file"]);
+    assert!(text.contains("shared  4 MiB (80.0 %)"), "{text}");
     let error = bench.fails(1, &["defrag", "pool", "nothing"]);
     assert!(error.contains("pmfs ls -R"), "{error}");
     let free = bench.json(&["info", "--json", "pool"]);

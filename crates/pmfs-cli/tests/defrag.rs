@@ -47,7 +47,7 @@ fn defrag_makes_large_pages_of_small_ones() {
     bench.ok(&["umount", "mnt"]);
     bench.ok(&["fsck", "pool"]);
     let clone = |name: &str| {
-        let fs = pmfs::Fs::open(bench.path("pool"), &pmfs::OpenOptions::default()).unwrap();
+        let fs = pmfs::Fs::open(&bench.path("pool"), &pmfs::OpenOptions::default()).unwrap();
         let find = |name: &[u8]| fs.lookup(pmfs::ROOT_INO, name).unwrap().ino;
         let other = find(b"file");
         let to = fs

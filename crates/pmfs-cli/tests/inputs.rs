@@ -123,7 +123,7 @@ fn a_newer_version_is_refused_by_number() {
 #[test]
 fn features_that_are_not_known_are_refused() {
     let bench = Bench::pool();
-    edit_superblocks(&bench, |bytes| bytes[48] = 1);
+    edit_superblocks(&bench, |bytes| bytes[48] |= 2);
     refused(&bench, "newer");
 }
 

@@ -36,7 +36,8 @@ fn each_is_listed_once_and_told_of() {
     }
 }
 
-/// Inline bugs are those that the source asks for, and their number rises with the features that they break alone.
+/// Inline bugs are those that the source asks for, and their number rises with the features that
+/// they break alone.
 #[test]
 fn the_source_asks_for_those_that_are_inline() {
     let mut found = asked_for();

@@ -48,6 +48,9 @@ const UNLINKED: &str = "nothing durable names an O_TMPFILE; its link logs the in
 const GOING: &str = "it closes a committed redo record of a file that goes; its lane's next transaction closes it too, and no workload reuses the block before that";
 const TAKEN_BACK: &str = "a log that stays open shows once the blocks that it saved to are reused: bug-put-back-unclosed";
 
+const SHARES: &str = "counts of shares are volatile: a walk counts anew after power loss (docs/adr/0079-shared-blocks.md)";
+const TWICE: &str = "a clone past the end fences twice before its size, and either is enough";
+
 macro_rules! reasons {
     ($( $file:literal, $text:literal, $what:expr, $rules:expr, $why:expr; )+) => {
         &[ $( Reason { file: $file, text: $text, what: $what, rules: $rules, why: $why } ),+ ]
@@ -67,6 +70,12 @@ const REASONS: &[Reason] = reasons! {
     "file/allocate.rs", "pm.barrier()", ORDER, ALL, PLACEMENT;
     "file/allocate.rs", "pm.publish_hidden(", ANY, ALL, PLACEMENT;
     "file/allocate.rs", "self.publish_both(&swing, size)", &[Flush], LEAVES_PENDING, PENDING;
+    "file/clone.rs", "let durable = self.pool.pm.fresh().barrier()", &[Fence], ALL, TWICE;
+    "file/clone.rs", "self.pool.pm.barrier()", &[Fence], ALL, TWICE;
+    "file/clone.rs", "self.pool.share(self.lane, run, purpose)", &[Store], ALL, SHARES;
+    "file/clone.rs", "publish_hidden(found.slot, word.0)", &[Fence], ALL,
+        "the barrier before the clone's own pointer comes later, and covers the mark";
+    "tree/free.rs", "map.let_go(self.lane, run, &told)", &[Store], ALL, SHARES;
     "file/expose.rs", "fresh.barrier()", &[Store], ALL, CLOSED;
     "file/expose.rs", "fresh.barrier()", &[Flush], LEAVES_PENDING, PENDING;
     "file/expose.rs", "publish(found.slot, word, durable)", &[Fence], ALL,

@@ -13,7 +13,6 @@ use crate::tree::entry::{Entry, coverage};
 use crate::tree::{Found, Tree};
 use crate::types::{Ino, Run};
 use pm_journal::error::{Error, Result};
-use pm_journal::locks::{LockSet, line_of};
 use pm_space::{Class, Zone};
 use pm_store::FreshSet;
 use pmfs_format::inode::SIZE_MAX;
@@ -57,15 +56,8 @@ impl Pool {
         len: u64,
         if_alike: bool,
     ) -> Result<bool> {
-        self.writable()?;
-        let locks = LockSet::take(self, &[from, to]);
-        let line = line_of(self, from);
-        self.pages_are_clean(line, from)?;
-        let source = Inode::live(self, from)?;
-        source.require_file()?;
-        let is_pinned = self.is_pinned(line, from);
-        self.on_locked(&locks, to, None, |work| {
-            if is_pinned || work.pinned {
+        self.on_two_files(from, to, |work, source, is_pinned| {
+            if is_pinned {
                 return Err(Error::Mapped);
             }
             let len = match len {
@@ -78,7 +70,7 @@ impl Pool {
                 return Ok(true);
             }
             if !if_alike {
-                work.clone_from(&source, (from_at, to_at), len).1?;
+                work.clone_from(source, (from_at, to_at), len).1?;
                 return Ok(true);
             }
             let to_end = to_at + len;
@@ -87,7 +79,8 @@ impl Pool {
             }
             let is_alike = work.is_alike(&source.tree(), (from_at, to_at), len)?;
             if is_alike {
-                work.clone_blocks(&source, (from_at, to_at), len).1?;
+                work.clone_blocks(source, (from_at, to_at), len).1?;
+                self.pm.barrier();
             }
             Ok(is_alike)
         })
@@ -136,16 +129,17 @@ impl Work<'_> {
             }
         }
         let (done, cloned) = self.clone_blocks(source, (from_at, to_at), len);
-        if done > 0 && to_at + done <= size {
-            self.lazy_times();
-        } else if done > 0 {
-            let durable = self.pool.pm.fresh().barrier();
+        let durable = self.pool.pm.fresh().barrier();
+        if done > 0 && to_at + done > size {
             self.publish_size(to_at + done, durable);
+        } else if done > 0 {
+            self.lazy_times();
         }
         (done, cloned)
     }
 
-    /// Clones the blocks of `len` bytes; answers how many bytes were, which are durable on return.
+    /// Clones the blocks of `len` bytes; answers how many bytes were. They are durable with the next
+    /// barrier.
     fn clone_blocks(
         &mut self,
         source: &Inode,
@@ -167,7 +161,6 @@ impl Work<'_> {
             };
             cloned = self.clone_step(&tree, piece).map(|step| done += step);
         }
-        self.pool.pm.barrier();
         (len.min(done * BLOCK_BYTES), cloned)
     }
 
@@ -611,6 +604,33 @@ mod tests {
         theirs.resize(30 * block, 0);
         theirs.extend_from_slice(&expected);
         assert!(content(&fs, other) == theirs);
+        fs.close().unwrap();
+        is_sound(&scratch);
+    }
+
+    /// Goal: a large leaf is shared as one, whatever the target had in its place.
+    #[test]
+    fn large_leaves_stay_large() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let one = file(&fs, "one", &pattern(2 << 20, 1));
+        for (name, bytes) in [
+            ("none", 0),
+            ("block", 100),
+            ("blocks", 9000),
+            ("large", 2 << 20),
+        ] {
+            let other = file(&fs, name, &pattern(bytes, 2));
+            fs.clone_range((one, 0), (other, 0), 0).unwrap();
+            for ino in [one, other] {
+                let tree = crate::inode::Inode::live(fs.pool(), ino).unwrap().tree();
+                let found = tree.find(fs.pool(), 7).unwrap();
+                assert!(
+                    found.units == 512 && found.entry.is_shared(),
+                    "{name} {found:?}"
+                );
+            }
+        }
         fs.close().unwrap();
         is_sound(&scratch);
     }

@@ -8,7 +8,7 @@ use crate::inode::Inode;
 use crate::pool::Pool;
 use crate::types::Ino;
 use pm_journal::error::{Error, Result};
-use pm_journal::locks::{self, LockSet, line_of};
+use pm_journal::locks;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::inode::SIZE_MAX;
 use pmshare::counters::CountedRead;
@@ -99,33 +99,25 @@ impl Pool {
         if len < SHARED_MIN || !on_block(from_at) || !on_block(to_at) {
             return Ok(None);
         }
-        self.writable()?;
-        let locks = LockSet::take(self, &[from, to]);
-        let line = line_of(self, from);
-        self.pages_are_clean(line, from)?;
-        let source = Inode::live(self, from)?;
-        source.require_file()?;
-        let is_pinned = self.is_pinned(line, from);
-        let len = len.min(source.size().saturating_sub(from_at));
-        let shared = self.on_locked(&locks, to, None, |work| {
+        self.on_two_files(from, to, |work, source, is_pinned| {
+            let len = len.min(source.size().saturating_sub(from_at));
             let is_tail = from_at + len == source.size() && to_at + len >= work.inode.size();
             let len = match is_tail {
                 true => len,
                 false => len / BLOCK_BYTES * BLOCK_BYTES,
             };
-            if is_pinned || work.pinned || len < SHARED_MIN {
+            if is_pinned || len < SHARED_MIN {
                 return Ok(None);
             }
-            match work.clone_from(&source, (from_at, to_at), len) {
+            match work.clone_from(source, (from_at, to_at), len) {
                 (0, cloned) => cloned.map(|()| None),
                 // The next call meets what stopped this one.
-                (done, _) => Ok(Some(done)),
+                (done, _) => {
+                    self.accessed(source);
+                    Ok(Some(done))
+                }
             }
-        })?;
-        if shared.is_some() {
-            self.accessed(&source);
-        }
-        Ok(shared)
+        })
     }
 
     /// Copies to the end of a file or behind it, up to the source's end; answers how much. `None`
@@ -136,28 +128,19 @@ impl Pool {
         (to, to_at): (Ino, u64),
         len: u64,
     ) -> Result<Option<u64>> {
-        self.writable()?;
         if from == to {
             return Ok(None);
         }
-        let locks = LockSet::take(self, &[from, to]);
-        self.pages_are_clean(line_of(self, from), from)?;
-        let source = Inode::live(self, from)?;
-        source.require_file()?;
-        let len = len.min(source.size().saturating_sub(from_at));
-        let (tree, at) = (source.tree(), from_at);
-        let copied = self.on_locked(&locks, to, None, |work| {
+        self.on_two_files(from, to, |work, source, _| {
+            let len = len.min(source.size().saturating_sub(from_at));
             if len == 0 || to_at < work.inode.size() {
                 return Ok(None);
             }
-            let tree = &tree;
+            let (tree, at) = (&source.tree(), from_at);
             work.extend(to_at, Source::File { tree, at, len })?;
+            self.accessed(source);
             Ok(Some(len))
-        })?;
-        if copied.is_some() {
-            self.accessed(&source);
-        }
-        Ok(copied)
+        })
     }
 }
 

@@ -165,6 +165,26 @@ impl Pool {
         self.on_locked(&locks, ino, early, change)
     }
 
+    /// Works as [`Pool::on_file`] on `to`, beside a file `from` that `change` may read as it stands
+    /// on the medium; the flag tells that a program has a page of either mapped.
+    fn on_two_files<T>(
+        &self,
+        from: Ino,
+        to: Ino,
+        change: impl FnOnce(&mut Work<'_>, &Inode, bool) -> Result<T>,
+    ) -> Result<T> {
+        self.writable()?;
+        let locks = LockSet::take(self, &[from, to]);
+        let line = line_of(self, from);
+        self.pages_are_clean(line, from)?;
+        let source = Inode::live(self, from)?;
+        source.require_file()?;
+        self.on_locked(&locks, to, None, |work| {
+            let is_pinned = work.pinned || self.is_pinned(line, from);
+            change(work, &source, is_pinned)
+        })
+    }
+
     /// Works as [`Pool::on_file`], with locks that are had already; `early` is the inode as it was
     /// before that.
     fn on_locked<T>(

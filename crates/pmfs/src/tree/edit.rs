@@ -154,6 +154,9 @@ impl Edit<'_> {
         if level == tree.root.height() || tree.root.is_hole() {
             return self.subtree(fresh, tree.root.unrooted(), level, 0, leaves);
         }
+        if let Some(entry) = self.whole(level, 0, leaves)? {
+            return Ok(entry);
+        }
         let mut entries = NO_ENTRIES;
         entries[0] = if self.from < span(level) {
             self.raised(fresh, tree, level - 1, leaves)?
@@ -191,11 +194,7 @@ impl Edit<'_> {
         if level == 0 {
             return leaves.one(fresh, base, old);
         }
-        let units = coverage(level);
-        if self.from <= base
-            && base + units <= self.to
-            && let Some(entry) = leaves.whole(level + 1, base)?
-        {
+        if let Some(entry) = self.whole(level, base, leaves)? {
             return Ok(entry);
         }
         let mut entries = NO_ENTRIES;
@@ -207,6 +206,15 @@ impl Edit<'_> {
             *entry = self.subtree(fresh, *entry, level - 1, base + at * span(level), leaves)?;
         }
         self.node(fresh, level, base, &entries)
+    }
+
+    /// The new entry for what a tree of height `level` covers from `base`, if all of it changes and
+    /// one entry can say it.
+    fn whole(&self, level: u32, base: u64, leaves: &mut impl Leaves) -> Result<Option<Entry>> {
+        match self.from <= base && base + coverage(level) <= self.to {
+            true => leaves.whole(level + 1, base),
+            false => Ok(None),
+        }
     }
 
     /// Writes a fresh node, or none if it would be empty.

@@ -49,7 +49,6 @@ const GOING: &str = "it closes a committed redo record of a file that goes; its 
 const TAKEN_BACK: &str = "a log that stays open shows once the blocks that it saved to are reused: bug-put-back-unclosed";
 
 const SHARES: &str = "counts of shares are volatile: a walk counts anew after power loss (docs/adr/0079-shared-blocks.md)";
-const TWICE: &str = "a clone past the end fences twice before its size, and either is enough";
 
 macro_rules! reasons {
     ($( $file:literal, $text:literal, $what:expr, $rules:expr, $why:expr; )+) => {
@@ -70,8 +69,6 @@ const REASONS: &[Reason] = reasons! {
     "file/allocate.rs", "pm.barrier()", ORDER, ALL, PLACEMENT;
     "file/allocate.rs", "pm.publish_hidden(", ANY, ALL, PLACEMENT;
     "file/allocate.rs", "self.publish_both(&swing, size)", &[Flush], LEAVES_PENDING, PENDING;
-    "file/clone.rs", "let durable = self.pool.pm.fresh().barrier()", &[Fence], ALL, TWICE;
-    "file/clone.rs", "self.pool.pm.barrier()", &[Fence], ALL, TWICE;
     "file/clone.rs", "self.pool.share(self.lane, run, purpose)", &[Store], ALL, SHARES;
     "file/clone.rs", "publish_hidden(found.slot, word.0)", &[Fence], ALL,
         "the barrier before the clone's own pointer comes later, and covers the mark";

@@ -14,7 +14,7 @@ use crate::tree::{Found, Tree};
 use crate::types::{Ino, Run};
 use pm_journal::error::{Error, Result};
 use pm_space::{Class, Zone};
-use pm_store::FreshSet;
+use pm_store::{Durable, FreshSet};
 use pmfs_format::inode::SIZE_MAX;
 use pmfs_format::tree::{FANOUT, SHARED};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
@@ -80,7 +80,6 @@ impl Pool {
             let is_alike = work.is_alike(&source.tree(), (from_at, to_at), len)?;
             if is_alike {
                 work.clone_blocks(source, (from_at, to_at), len).1?;
-                self.pm.barrier();
             }
             Ok(is_alike)
         })
@@ -122,24 +121,24 @@ impl Work<'_> {
         len: u64,
     ) -> (u64, Result<()>) {
         let size = self.inode.size();
-        if to_at > size {
-            // The barrier before the size covers this too.
-            if let Err(error) = self.expose(size, to_at) {
-                return (0, Err(error));
-            }
-        }
+        let exposed = match to_at > size {
+            true => self.expose(size, to_at),
+            false => Ok(Durable::nothing_exposed()),
+        };
+        let exposed = match exposed {
+            Ok(exposed) => exposed,
+            Err(error) => return (0, Err(error)),
+        };
         let (done, cloned) = self.clone_blocks(source, (from_at, to_at), len);
-        let durable = self.pool.pm.fresh().barrier();
         if done > 0 && to_at + done > size {
-            self.publish_size(to_at + done, durable);
+            self.publish_size(to_at + done, exposed);
         } else if done > 0 {
             self.lazy_times();
         }
         (done, cloned)
     }
 
-    /// Clones the blocks of `len` bytes; answers how many bytes were. They are durable with the next
-    /// barrier.
+    /// Clones the blocks of `len` bytes; answers how many bytes were, which are durable on return.
     fn clone_blocks(
         &mut self,
         source: &Inode,

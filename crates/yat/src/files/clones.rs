@@ -36,6 +36,13 @@ fn large_cloned(fs: &Fs, p: &Prepared) -> Result<()> {
     fs.clone_range((p.blank, 0), (p.small, 0), 0)
 }
 
+/// `dir/small` has bytes of old behind its end.
+fn cut(fs: &Fs, p: &Prepared) -> Result<()> {
+    elsewhere(fs, p)?;
+    fs.write(p.small, 0, &pattern(4096, 5))?;
+    resize(fs, p.small, 1000)
+}
+
 fn resize(fs: &Fs, ino: Ino, size: u64) -> Result<()> {
     let set = SetAttr {
         size: Some(size),
@@ -101,6 +108,10 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(kinds! { long, POOL_BYTES;
         "copy_file_range that shares", false,
             |fs, p| fs.copy_range(p.small, 0, p.blank, 0, 17 * 4096)?;
+    });
+    all.extend(kinds! { cut, POOL_BYTES;
+        "clone: a hole past the end", false,
+            |fs, p| fs.clone_range((p.sparse, 0), (p.small, 8192), 4096)?;
     });
     all.extend(kinds! { large_cloned, LARGE_POOL_BYTES;
         "cloned: overwrite in a large leaf", true,

@@ -98,7 +98,17 @@ impl Lane {
     }
 
     /// Gives back the memory that a long record took, but for a little.
+    #[inline(always)]
     fn trim(&mut self) {
+        let buffers = [&self.buffer, &self.chunks, &self.lines];
+        let most = buffers.map(Vec::capacity).into_iter().max();
+        if most.max(Some(self.owed.capacity())) > Some(KEPT) {
+            self.trim_long();
+        }
+    }
+
+    #[cold]
+    fn trim_long(&mut self) {
         if self.owed.capacity() > KEPT {
             // The record itself says where it has stored, to whoever flushes that.
             (self.owed, self.owed_of) = (Vec::new(), (0, 0, 0));
@@ -157,17 +167,19 @@ impl Lease<'_> {
     }
 
     /// Gives the lane back, which is this thread's; answers what is left of it.
-    #[inline]
+    #[inline(always)]
     pub fn end(mut self) -> Spare {
         self.free();
         let mut lane = self.lane.take();
+        // Nothing is left to drop.
+        std::mem::forget(self);
         if let Some(lane) = &mut lane {
             lane.trim();
         }
         lane
     }
 
-    #[inline]
+    #[inline(always)]
     fn free(&mut self) {
         owner::release_by_store(&self.core.share, self.core.lane_owner(self.index));
     }
@@ -199,7 +211,7 @@ impl Core {
     }
 
     /// A lane, if nobody has it; `spare` is used up then.
-    #[inline]
+    #[inline(always)]
     pub fn try_lease(&self, index: u32, spare: &mut Spare) -> Option<Lease<'_>> {
         let owner = self.lane_owner(index);
         let is_free = self.mem.load_cached(owner) == 0;
@@ -213,7 +225,7 @@ impl Core {
         self.leased(index, None)
     }
 
-    #[inline]
+    #[inline(always)]
     fn leased(&self, index: u32, spare: Spare) -> Lease<'_> {
         let mut lane = spare.unwrap_or_default();
         (lane.heap, lane.index) = (self.id, index);
@@ -452,6 +464,7 @@ impl Core {
 
     /// Puts the record together and stores it; answers where it is, and chunks that it takes beside
     /// the ring.
+    #[inline(always)]
     fn write_record(
         &self,
         lane: &mut Lane,
@@ -492,6 +505,7 @@ impl Core {
     }
 
     /// Stores a record that is put together but for its head; answers where.
+    #[inline]
     fn store_record(
         &self,
         lane: &mut Lane,

@@ -231,6 +231,7 @@ impl<'h> Tx<'h> {
     }
 
     /// Begins it.
+    #[inline(always)]
     pub(crate) fn start(&mut self) -> Result<()> {
         let core = self.core;
         core.enter()?;
@@ -592,6 +593,7 @@ impl<'h> Tx<'h> {
     }
 
     /// Gives back what it holds, and what it has taken and no record names.
+    #[inline(always)]
     fn let_go(&mut self) {
         let Some(mut lane) = self.lane.take() else {
             return;
@@ -619,6 +621,7 @@ impl<'h> Tx<'h> {
     }
 
     /// Has all of it happen.
+    #[inline(always)]
     fn store(&mut self) -> Result<()> {
         let core = self.core;
         let Work {

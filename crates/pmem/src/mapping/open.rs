@@ -217,8 +217,10 @@ fn map_file(path: &Path, file: &File, options: &MapOptions) -> Result<Pmem, Erro
         guard,
         path: Some(path.into()),
         identity: Identity::of(&metadata),
-        sparse: matches!(medium.kind, MediumKind::Tmpfs | MediumKind::File)
-            && metadata.blocks().saturating_mul(512) < len,
+        sparse: matches!(
+            medium.kind,
+            MediumKind::Tmpfs | MediumKind::File | MediumKind::FsDax
+        ) && metadata.blocks().saturating_mul(512) < len,
         growth,
     });
     Ok(mem.emulating(options.emulate))

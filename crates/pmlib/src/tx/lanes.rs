@@ -8,7 +8,7 @@ use crate::lane::{Lease, Spare};
 use crate::locks::Patience;
 
 /// The lane of a transaction. Until it has one it holds nothing that others may wait for.
-#[inline]
+#[inline(always)]
 pub(super) fn lane_of<'a, 'h>(
     core: &'h Core,
     lane: &'a mut Option<Lease<'h>>,
@@ -22,6 +22,7 @@ pub(super) fn lane_of<'a, 'h>(
 
 /// A lane for a thread: the one that it had last if nobody has it, or the next that is free, or its
 /// own when it is.
+#[inline(always)]
 fn any_lane<'h>(core: &'h Core, spare: &mut Spare) -> Result<Lease<'h>> {
     let first = match spare {
         Some(last) if last.heap() == core.id => last.index(),

@@ -175,7 +175,7 @@ pub fn release<S: Shared>(share: &Share<S>, off: u64) {
 
 /// Releases a lock word that is held for a moment, and mostly without waiters
 /// ([`protocol::release_by_store`]).
-#[inline]
+#[inline(always)]
 #[cfg_attr(feature = "record", track_caller)]
 pub fn release_by_store<S: Shared>(share: &Share<S>, off: u64) {
     // A call that failed has not waited: the next holder's stores would come before these.

@@ -101,12 +101,18 @@ pub fn release(word: &impl Word) {
 /// its timeout, if nobody else's release wakes it, and finds the word free then. Only waiters whose
 /// sleep has an end may wait for such a word. No other order is lost: while a word has a holder,
 /// others change nothing of it but that bit.
-#[inline]
+#[inline(always)]
 #[cfg_attr(feature = "record", track_caller)]
 pub fn release_by_store(word: &impl Word) {
     if word.load() & OWNER_WAITERS == 0 {
         word.store(0);
     } else {
-        release(word);
+        release_beside_waiters(word);
     }
+}
+
+#[cold]
+#[cfg_attr(feature = "record", track_caller)]
+fn release_beside_waiters(word: &impl Word) {
+    release(word);
 }

@@ -344,11 +344,16 @@ impl<P: Meaning> Space<P> {
         Err(Error::NoInodes)
     }
 
-    /// Frees an inode number that a record names, and strikes it out of the record.
+    /// Frees an inode number that a record names, and strikes it out of the record. The lane gives
+    /// it out again before numbers that no block of the table may be there for.
     pub fn free_ino(&self, lane: &Lane<'_, P>, record: u64, ino: u64) {
         let map = Bitmap::inodes(lane.waits());
         let _held = map.lock(ino);
         map.mark(Run::one(ino), false);
+        let cursor = lane.inode_cursor();
+        if ino < cursor && ino / GROUP_UNITS == (cursor - 1) / GROUP_UNITS {
+            lane.set_inode_cursor(ino);
+        }
         lane.strike_out(record);
     }
 

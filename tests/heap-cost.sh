@@ -44,9 +44,9 @@ row() {
 
 echo '| transaction | instructions |'
 echo '|---|---|'
-row 2450 '1 range of 64 B'
-row 10800 '10 ranges of 64 B'
-row 2850 '1 range, read before'
-row 14850 '10 ranges, read before'
-row 7700 'free 64 B' 'free 64 B, and alloc and publish 64 B'
+row 2345 '1 range of 64 B'
+row 10510 '10 ranges of 64 B'
+row 2720 '1 range, read before'
+row 14330 '10 ranges, read before'
+row 7440 'free 64 B' 'free 64 B, and alloc and publish 64 B'
 exit "$late"

@@ -45,8 +45,16 @@ A trace is text, a line an access, in the order of time:
 
   time_ns stream r|w|nt|clwb|fence address bytes
 
-Example: 0 0 nt 0x1000 256")]
+Example: 0 0 nt 0x1000 256
+
+Or it is the recorder's binary form, which `pmep convert` makes of a text.")]
     Replay(Replay),
+    /// Write a trace in the recorder's binary form
+    #[command(after_help = "\
+Example: pmep convert TRACE.txt -o TRACE.bin
+
+Times lose what is less than a nanosecond.")]
+    Convert(Convert),
     /// Name the change to a trace that gains most: flush instruction, size of accesses, streams
     #[command(after_help = "\
 The trace runs as fast as its streams can; its times only order it. Each change is tried by itself.")]
@@ -139,6 +147,16 @@ pub struct Replay {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// `pmep convert`
+#[derive(Args)]
+pub struct Convert {
+    /// The trace, in either form; `-` is stdin
+    pub trace: PathBuf,
+    /// The trace in the binary form
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
 }
 
 /// `pmep doctor`

@@ -16,6 +16,7 @@ macro_rules! out {
 
 mod advise;
 mod check;
+mod convert;
 mod devices;
 mod doctor;
 mod figures;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Predict(arguments) => predict::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
+        Command::Convert(arguments) => convert::run(&arguments),
         Command::Advise(arguments) => advise::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Fit(arguments) => fitting::run(&arguments),

@@ -1,12 +1,13 @@
 //! `pmep replay`
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, IsTerminal, Read};
+use std::io::{BufRead, BufReader, ErrorKind, IsTerminal, Read};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pmep::sim::{MediaCount, Sim};
+use pmep::trace::binary::{self, Binary, MAGIC};
 use pmep::trace::{LINE_MAX, Step, Trace};
 use pmep::{BadInput, Device, Result};
 use pmep_cli::Replay;
@@ -63,7 +64,52 @@ fn next_line(
     Ok(read > 0)
 }
 
-/// Calls `each` for every step of a trace. Returns the number of lines.
+/// Fills `bytes` as far as the input has some. Returns how many it had.
+fn fill(reader: &mut dyn BufRead, bytes: &mut [u8], name: &str) -> Result<usize> {
+    let mut count = 0;
+    while count < bytes.len() {
+        match reader.read(&mut bytes[count..]) {
+            Ok(0) => break,
+            Ok(read) => count += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(fault(name, &error)),
+        }
+    }
+    Ok(count)
+}
+
+/// Tells of steps every now and then, if somebody looks on for more than two seconds.
+struct Progress {
+    begun: Instant,
+    shows: bool,
+}
+
+impl Progress {
+    fn new() -> Progress {
+        Progress {
+            begun: Instant::now(),
+            shows: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn tell(&self, count: u64, what: &str) {
+        let is_time = self.shows && count.is_multiple_of(PROGRESS_LINES);
+        if is_time && self.begun.elapsed() > Duration::from_secs(2) {
+            eprintln!("{count} {what}");
+        }
+    }
+}
+
+/// An error with the trace's name before its place.
+fn named(name: &str, error: BadInput) -> BadInput {
+    BadInput {
+        place: format!("{name}, {}", error.place),
+        ..error
+    }
+}
+
+/// Calls `each` for every step of a trace, in text or in the binary form. Returns the number of
+/// lines, or of steps.
 pub fn steps(path: &Path, mut each: impl FnMut(Step) -> Result<()>) -> Result<u64> {
     let name = path.display().to_string();
     let mut reader: Box<dyn BufRead> = match name.as_str() {
@@ -73,25 +119,46 @@ pub fn steps(path: &Path, mut each: impl FnMut(Step) -> Result<()>) -> Result<u6
             Box::new(BufReader::with_capacity(1 << 18, file))
         }
     };
+    let mut head = [0; binary::HEADER];
+    let count = fill(&mut reader, &mut head[..MAGIC.len()], &name)?;
+    if head[..count] == MAGIC {
+        let more = fill(&mut reader, &mut head[count..], &name)?;
+        return binary_steps(&mut reader, &head[..count + more], &name, each);
+    }
+    let mut reader = head[..count].chain(reader);
     let mut trace = Trace::default();
     let mut line = Vec::new();
-    let begun = Instant::now();
-    let shows = std::io::stderr().is_terminal();
+    let progress = Progress::new();
     while next_line(&mut reader, &mut line, &trace, &name)? {
         let text = String::from_utf8_lossy(&line);
-        let step = trace.step(&text).map_err(|error| BadInput {
-            place: format!("{name}, {}", error.place),
-            ..error
-        })?;
-        if let Some(step) = step {
+        if let Some(step) = trace.step(&text).map_err(|error| named(&name, error))? {
             each(step)?;
         }
-        let is_time = trace.lines().is_multiple_of(PROGRESS_LINES);
-        if shows && is_time && begun.elapsed() > Duration::from_secs(2) {
-            eprintln!("{} lines", trace.lines());
-        }
+        progress.tell(trace.lines(), "lines");
     }
     Ok(trace.lines())
+}
+
+fn binary_steps(
+    reader: &mut dyn BufRead,
+    head: &[u8],
+    name: &str,
+    mut each: impl FnMut(Step) -> Result<()>,
+) -> Result<u64> {
+    let mut trace = Binary::new(head).map_err(|error| named(name, error))?;
+    let mut bytes = [0; binary::STEP];
+    let mut count = 0;
+    let progress = Progress::new();
+    loop {
+        let read = fill(reader, &mut bytes, name)?;
+        if read == 0 {
+            return Ok(count);
+        }
+        let step = trace.step(&bytes[..read]);
+        each(step.map_err(|error| named(name, error))?)?;
+        count += 1;
+        progress.tell(count, "steps");
+    }
 }
 
 fn print(report: &Report) {

@@ -2,6 +2,7 @@
 //! traces through the program.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
@@ -47,6 +48,65 @@ fn a_trace_that_is_none_names_its_line() {
         assert_eq!(run.status.code(), Some(2), "{said}");
         assert!(said.contains(place) && said.lines().count() == 1, "{said}");
     }
+}
+
+/// Goal: the binary form leads to what its text leads to, or to one line with the offset. Method: a
+/// text is converted, then cut off, and its steps are put in another order.
+#[test]
+fn the_binary_form_is_replayed_as_its_text() {
+    let dir = TempDir::new().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (text, binary) = (at("text"), at("binary"));
+    let lines =
+        "# a trace\n1 0 nt 0 256\n2 1 clwb 0x40 128\n3 1 fence\n9 2 r 4096 64\n9 3 w 0 64\n";
+    fs::write(&text, lines).unwrap();
+    let pmep = |arguments: &[&str]| {
+        let run = Command::new(env!("CARGO_BIN_EXE_pmep"))
+            .args(arguments)
+            .output();
+        run.unwrap()
+    };
+    let json = |path: &str| -> serde_json::Value {
+        let run = pmep(&["replay", path, "--json"]);
+        serde_json::from_slice(&run.stdout).unwrap()
+    };
+    assert!(pmep(&["convert", &text, "-o", &binary]).status.success());
+    let (mut first, mut second) = (json(&text), json(&binary));
+    assert_eq!((&first["lines"], &second["lines"]), (&6.into(), &5.into()));
+    first["lines"] = 0.into();
+    second["lines"] = 0.into();
+    assert_eq!(first, second);
+    let again = at("again");
+    assert!(pmep(&["convert", &binary, "-o", &again]).status.success());
+    assert_eq!(fs::read(&again).unwrap(), fs::read(&binary).unwrap());
+
+    let whole = fs::read(&binary).unwrap();
+    assert_eq!(whole.len(), 16 + 5 * 32);
+    let mut back = whole.clone();
+    back[16..80].rotate_left(32);
+    for (bytes, place) in [
+        (&whole[..175], "offset 144"),
+        (&whole[..12], "offset 12"),
+        (&back, "offset 48"),
+    ] {
+        fs::write(&again, bytes).unwrap();
+        let run = pmep(&["replay", &again]);
+        let said = String::from_utf8(run.stderr).unwrap();
+        assert_eq!(run.status.code(), Some(2), "{said}");
+        assert!(said.contains(place) && said.lines().count() == 1, "{said}");
+        // Part of a trace is not left behind, nor is a trace written over itself.
+        let out = at("out");
+        assert_eq!(
+            pmep(&["convert", &again, "-o", &out]).status.code(),
+            Some(2)
+        );
+        assert!(!Path::new(&out).exists());
+    }
+    assert_eq!(
+        pmep(&["convert", &text, "-o", &text]).status.code(),
+        Some(2)
+    );
+    assert_eq!(fs::read_to_string(&text).unwrap(), lines);
 }
 
 /// Goal: advice names the change that gains. Method: a trace of small flushed stores at random,

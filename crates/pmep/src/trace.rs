@@ -1,6 +1,8 @@
 //! Traces of accesses as text: `time_ns stream r|w|nt|clwb|fence address bytes`, a line an access.
 //! Lines that are empty or begin with `#` are left out. A trace of any length takes constant
-//! memory.
+//! memory. [`binary`] has the recorder's form of the same steps.
+
+pub mod binary;
 
 use crate::error::{BadInput, Result};
 use crate::pattern::{ACCESS_MAX, Op};
@@ -63,54 +65,93 @@ impl Trace {
         Err(BadInput::new(format!("line {}", self.line), cause, way_out))
     }
 
-    fn parse(&mut self, text: &str) -> std::result::Result<Step, (String, String)> {
-        let form = || "write `time_ns stream r|w|nt|clwb|fence address bytes`".to_owned();
+    fn parse(&mut self, text: &str) -> std::result::Result<Step, Why> {
         let mut words = text.split_ascii_whitespace();
-        let mut word = |name: &str| words.next().ok_or_else(|| (format!("no {name}"), form()));
-        let time = word("time")?.parse::<f64>().ok();
-        let time_ns = time.filter(|time| (0.0..=TIME_MAX).contains(time));
-        let time_ns = time_ns.ok_or_else(|| ("the time is no count of ns".to_owned(), form()))?;
-        if time_ns < self.last_ns {
-            let cause = format!("time goes back from {} ns to {time_ns} ns", self.last_ns);
-            return Err((cause, "sort the trace by time".to_owned()));
-        }
-        let stream = whole(word("stream")?).and_then(|stream| u32::try_from(stream).ok());
-        let stream = stream.filter(|stream| *stream < STREAMS_MAX);
-        let stream = stream.ok_or_else(|| {
-            let way_out = format!("number streams from 0 to {}", STREAMS_MAX - 1);
-            ("no such stream".to_owned(), way_out)
-        })?;
-        let op = match word("operation")? {
-            "r" => Op::Load,
-            "w" => Op::Store,
-            "nt" => Op::NtStore,
-            "clwb" => Op::StoreClwb,
-            "fence" => {
-                self.last_ns = time_ns;
-                return Ok(Step::Fence { stream, time_ns });
-            }
-            _ => return Err(("no such operation".to_owned(), form())),
+        let time = words.next().and_then(|word| word.parse::<f64>().ok());
+        let stream = words.next().and_then(whole);
+        let word = match words.next() {
+            Some("r") => Some(Word::Access(Op::Load)),
+            Some("w") => Some(Word::Access(Op::Store)),
+            Some("nt") => Some(Word::Access(Op::NtStore)),
+            Some("clwb") => Some(Word::Access(Op::StoreClwb)),
+            Some("fence") => Some(Word::Fence),
+            _ => None,
         };
-        let address = whole(word("address")?);
-        let address = address.ok_or_else(|| ("the address is no number".to_owned(), form()))?;
-        let bytes = whole(word("bytes")?).filter(|bytes| (1..=ACCESS_MAX).contains(bytes));
-        let bytes = bytes.ok_or_else(|| {
-            let way_out = format!("give 1 to {ACCESS_MAX} bytes");
-            ("no such count of bytes".to_owned(), way_out)
-        })?;
-        if address.checked_add(bytes).is_none() {
-            let cause = "the access ends beyond the address space".to_owned();
-            return Err((cause, form()));
-        }
-        self.last_ns = time_ns;
-        Ok(Step::Access(Access {
-            time_ns,
+        let fields = Fields {
+            time_ns: time,
             stream,
-            op,
-            address,
-            bytes,
-        }))
+            word,
+            address: words.next().and_then(whole),
+            bytes: words.next().and_then(whole),
+        };
+        accept(&mut self.last_ns, &fields)
     }
+}
+
+/// A cause and a way out.
+type Why = (String, String);
+
+/// The third word of a step.
+#[derive(Clone, Copy, Debug)]
+enum Word {
+    Access(Op),
+    Fence,
+}
+
+/// The words of a step, none of them checked; `None` is missing or no number.
+#[derive(Clone, Copy, Debug)]
+struct Fields {
+    time_ns: Option<f64>,
+    stream: Option<u64>,
+    word: Option<Word>,
+    address: Option<u64>,
+    bytes: Option<u64>,
+}
+
+/// The step of these words, in either form. The time of the last step becomes this one's.
+fn accept(last_ns: &mut f64, fields: &Fields) -> std::result::Result<Step, Why> {
+    let form = || "write `time_ns stream r|w|nt|clwb|fence address bytes`".to_owned();
+    let bad = |cause: &str| (cause.to_owned(), form());
+    let is_time = |time: &f64| (0.0..=TIME_MAX).contains(time);
+    let time_ns = fields.time_ns.filter(is_time);
+    let time_ns = time_ns.ok_or_else(|| bad("the time is no count of ns"))?;
+    if time_ns < *last_ns {
+        let cause = format!("time goes back from {last_ns} ns to {time_ns} ns");
+        return Err((cause, "sort the trace by time".to_owned()));
+    }
+    let stream = fields.stream.and_then(|stream| u32::try_from(stream).ok());
+    let stream = stream.filter(|stream| *stream < STREAMS_MAX);
+    let stream = stream.ok_or_else(|| {
+        let way_out = format!("number streams from 0 to {}", STREAMS_MAX - 1);
+        ("no such stream".to_owned(), way_out)
+    })?;
+    let op = match fields.word.ok_or_else(|| bad("no such operation"))? {
+        Word::Access(op) => op,
+        Word::Fence => {
+            *last_ns = time_ns;
+            return Ok(Step::Fence { stream, time_ns });
+        }
+    };
+    let address = fields.address;
+    let address = address.ok_or_else(|| bad("the address is no number"))?;
+    let bytes = fields
+        .bytes
+        .filter(|bytes| (1..=ACCESS_MAX).contains(bytes));
+    let bytes = bytes.ok_or_else(|| {
+        let way_out = format!("give 1 to {ACCESS_MAX} bytes");
+        ("no such count of bytes".to_owned(), way_out)
+    })?;
+    if address.checked_add(bytes).is_none() {
+        return Err(bad("the access ends beyond the address space"));
+    }
+    *last_ns = time_ns;
+    Ok(Step::Access(Access {
+        time_ns,
+        stream,
+        op,
+        address,
+        bytes,
+    }))
 }
 
 #[cfg(test)]

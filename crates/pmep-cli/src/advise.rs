@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use pmep::geometry::LINE;
-use pmep::sim::{Access, Sim};
+use pmep::sim::{Access, FarStreams, Sim};
 use pmep::trace::Step;
 use pmep::{Machine, Op, Result};
 use pmep_cli::Replay;
@@ -97,11 +97,14 @@ struct Advice {
     media_written_bytes: f64,
 }
 
-fn variants(numbers: &pmep::device::Numbers, machine: &Machine) -> Vec<Variant> {
+fn variants(numbers: &pmep::device::Numbers, machine: &Machine, far: &FarStreams) -> Vec<Variant> {
     let variant = |(change, name)| Variant {
         change,
         name,
-        sim: Sim::new(numbers, machine),
+        sim: Sim::new(numbers, machine).with_far(match change {
+            Change::HalfStreams => far.halved(),
+            _ => far.clone(),
+        }),
         end_ns: 0.0,
         waiting: Vec::new(),
     };
@@ -112,7 +115,7 @@ pub fn run(arguments: &Replay) -> Outcome {
     let device = fitting::load(&arguments.machine.device)?;
     replay::has_lines(&device)?;
     let machine = predict::machine(&arguments.machine, &device)?;
-    let mut all = variants(&device.numbers, &machine);
+    let mut all = variants(&device.numbers, &machine, &replay::far(arguments)?);
     replay::steps(&arguments.trace, |step| {
         all.iter_mut().try_for_each(|variant| variant.step(step))
     })?;

@@ -69,7 +69,7 @@ fn cited(key: Key) -> &'static str {
         Key::StoreLatency => "Izraelevitz et al. 2019, 3.1.2",
         Key::Amplification => "Yang et al. 2020, figure 10",
         Key::DelayUnit => "assumed: a cycle at 2.5 GHz",
-        Key::TailWrites | Key::TailTime => "Yang et al. 2020, figure 3",
+        Key::TailWrites | Key::TailTime | Key::TailUsual => "Yang et al. 2020, figure 3",
         _ => "assumed after Yang et al. 2020, figure 18; not fitted",
     }
 }

@@ -47,6 +47,9 @@ A trace is text, a line an access, in the order of time:
 
 Example: 0 0 nt 0x1000 256
 
+A fence waits for the stores of its stream and for the last of its loads. So loads that depend on each
+other are loads with fences between them.
+
 Or it is the recorder's binary form, which `pmep convert` makes of a text.")]
     Replay(Replay),
     /// Write a trace in the recorder's binary form
@@ -122,6 +125,9 @@ pub struct Predict {
     /// The processor prefetches
     #[arg(long)]
     pub prefetcher: bool,
+    /// Bytes within which the accesses stay: tells how often one waits for wear levelling
+    #[arg(long, value_name = "SIZE")]
+    pub region: Option<Size>,
     /// Predict each row of a CSV file with the key columns
     #[arg(long, value_name = "FILE", requires = "output")]
     pub points: Option<PathBuf>,
@@ -144,6 +150,9 @@ pub struct Replay {
     /// The machine
     #[command(flatten)]
     pub machine: MachineArgs,
+    /// Streams on the other socket: all, or numbers and ranges, like 0,4-7
+    #[arg(long, value_name = "STREAMS")]
+    pub far: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

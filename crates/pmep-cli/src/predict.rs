@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use pmep::analytic::{Limit, Prediction, on_device};
+use pmep::analytic::{Limit, Prediction, Tail, on_device, tail};
 use pmep::device::Device;
 use pmep::points::{Assumed, COLUMNS, answer};
 use pmep::{BadInput, Geometry, Machine, Op, Order, Pattern, Result};
@@ -84,6 +84,8 @@ struct Shown<'a> {
     #[serde(flatten)]
     prediction: Prediction,
     media_bytes_per_byte: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tail: Option<Tail>,
 }
 
 fn why(prediction: &Prediction, pattern: &Pattern) -> String {
@@ -92,6 +94,37 @@ fn why(prediction: &Prediction, pattern: &Pattern) -> String {
         Limit::MediaRead => format!("media read, {:.2} of it used", prediction.used),
         Limit::MediaWrite => format!("media write, EWR {:.2}", prediction.used),
         Limit::Pages => format!("a page for each stride of {} B", pattern.stride),
+    }
+}
+
+/// The tail of accesses within `--region`, if that is asked for.
+fn tail_within(arguments: &Predict, device: &Device, pattern: &Pattern) -> Result<Option<Tail>> {
+    let Some(region) = arguments.region else {
+        return Ok(None);
+    };
+    let bad = |cause: String, way_out: &str| Err(BadInput::new("--region", cause, way_out));
+    if device.plain.is_some() {
+        let cause = format!("`{}` has no blocks that move", device.name);
+        return bad(cause, "give optane-100 or optane-200");
+    }
+    if region.0 < pattern.access {
+        let cause = format!("{} B hold no access of {} B", region.0, pattern.access);
+        return bad(cause, "give a region of at least an access");
+    }
+    Ok(Some(tail(&device.numbers, pattern, region.0 as f64)))
+}
+
+fn print_tail(tail: &Tail) {
+    match tail.accesses_a_move {
+        Some(count) => out!(
+            "tail       one of {count:.0} accesses waits {} us for wear levelling, others at most {} us",
+            tail.move_us,
+            tail.usual_us
+        ),
+        None => out!(
+            "tail       none by wear levelling; accesses take at most {} us",
+            tail.usual_us
+        ),
     }
 }
 
@@ -105,6 +138,7 @@ pub fn run(arguments: &Predict) -> Outcome {
     machine.fenced = arguments.fenced;
     machine.prefetcher = arguments.prefetcher;
     let prediction = on_device(&device, &pattern, &machine);
+    let tail = tail_within(arguments, &device, &pattern)?;
     if arguments.json {
         print_json(&Shown {
             device: &device.name,
@@ -114,6 +148,7 @@ pub fn run(arguments: &Predict) -> Outcome {
             power_w: machine.budget_w,
             prediction,
             media_bytes_per_byte: 1.0 / prediction.used,
+            tail,
         })?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -125,6 +160,9 @@ pub fn run(arguments: &Predict) -> Outcome {
         machine.geometry.dimms()
     );
     out!("limit      {}", why(&prediction, &pattern));
+    if let Some(tail) = tail {
+        print_tail(&tail);
+    }
     if prediction.extrapolated {
         out!("           extrapolated: more threads than were measured");
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use pmep::sim::{MediaCount, Sim};
+use pmep::sim::{FarStreams, MediaCount, Sim};
 use pmep::trace::binary::{self, Binary, MAGIC};
 use pmep::trace::{LINE_MAX, Step, Trace};
 use pmep::{BadInput, Device, Result};
@@ -35,6 +35,8 @@ struct Report {
     total: MediaCount,
     write_ratio: Option<f64>,
     buffered_bytes: u64,
+    /// Blocks that wear levelling moved.
+    moves: u64,
     streams: Vec<Stream>,
 }
 
@@ -180,6 +182,17 @@ fn print(report: &Report) {
     if let Some(ratio) = report.write_ratio {
         out!("EWR {ratio:.3}");
     }
+    if report.moves > 0 {
+        out!("wear levelling moved a block {} times", report.moves);
+    }
+}
+
+/// The streams on the other socket.
+pub fn far(arguments: &Replay) -> Result<FarStreams> {
+    match &arguments.far {
+        Some(text) => FarStreams::parse(text),
+        None => Ok(FarStreams::default()),
+    }
 }
 
 /// Refuses memories that have no lines.
@@ -198,7 +211,7 @@ pub fn run(arguments: &Replay) -> Outcome {
     let device = fitting::load(&arguments.machine.device)?;
     let machine = predict::machine(&arguments.machine, &device)?;
     has_lines(&device)?;
-    let mut sim = Sim::new(&device.numbers, &machine);
+    let mut sim = Sim::new(&device.numbers, &machine).with_far(far(arguments)?);
     let mut time_ns = 0.0_f64;
     let lines = steps(&arguments.trace, |step| {
         let done = match step {
@@ -223,6 +236,7 @@ pub fn run(arguments: &Replay) -> Outcome {
         total: sim.total(),
         write_ratio: sim.total().write_ratio(),
         buffered_bytes: sim.dirty() * pmep::geometry::LINE,
+        moves: sim.moves(),
         streams: streams
             .filter(|it| it.count != MediaCount::default())
             .collect(),

@@ -32,7 +32,12 @@ fn takes_part(row: &Row) -> bool {
             (record.power == "12500" || record.power == "18000") && row.note.is_empty()
         }
         Ok(Question::TrafficMix(..)) => record.media == "optane",
-        Ok(Question::Latency(_) | Question::ChainRate(..) | Question::ChainLatency(..)) => false,
+        Ok(
+            Question::Latency(_)
+            | Question::Tail(..)
+            | Question::ChainRate(..)
+            | Question::ChainLatency(..),
+        ) => false,
         Ok(_) => true,
         Err(_) => false,
     }

@@ -86,6 +86,8 @@ fn trace(name: &str) -> String {
             "fenced" => format!("0 {stream} clwb {anywhere} 128\n0 {stream} fence\n"),
             "mixed" if stream == 0 => format!("{} 0 nt {} 4096\n", step * 100, step * 1024),
             "mixed" => format!("{} {stream} r {anywhere} 256\n", step * 100),
+            "hot" => format!("0 0 nt {} 1024\n", step * 1024 % 65_536),
+            "chase" => format!("0 0 r {} 64\n0 0 fence\n", random % (1 << 20) / 64 * 64),
             "cached" => format!("0 {stream} w {anywhere} 256\n"),
             "" => break,
             other => panic!("no trace {other}"),

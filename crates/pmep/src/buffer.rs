@@ -28,6 +28,8 @@ pub struct Buffer {
     tags: Vec<[u64; WAYS]>,
     masks: Vec<[u8; WAYS]>,
     random: u64,
+    /// The line that was met last, which only another one's arrival can push out, and its way.
+    last: (u64, usize),
 }
 
 /// The parts of a line that `bytes` bytes at `offset` within it touch.
@@ -49,11 +51,16 @@ impl Buffer {
             tags: vec![[NO_LINE; WAYS]; sets],
             masks: vec![[0; WAYS]; sets],
             random: seed | 1,
+            last: (NO_LINE, 0),
         }
     }
 
+    #[inline]
     fn place(&self, line: u64) -> (usize, Option<usize>) {
         let set = (line as usize) & (self.tags.len() - 1);
+        if line == self.last.0 {
+            return (set, Some(self.last.1));
+        }
         (set, self.tags[set].iter().position(|tag| *tag == line))
     }
 
@@ -76,9 +83,11 @@ impl Buffer {
     }
 
     /// Writes parts of a line.
+    #[inline]
     pub fn write(&mut self, line: u64, parts: u8) -> Moved {
         let (set, found) = self.place(line);
         if let Some(way) = found {
+            self.last = (line, way);
             let mask = self.masks[set][way] | parts;
             let is_whole = mask == WHOLE;
             self.masks[set][way] = if is_whole { 0 } else { mask };
@@ -96,14 +105,17 @@ impl Buffer {
         }
         let (way, moved) = self.make_room(set);
         self.tags[set][way] = line;
+        self.last = (line, way);
         self.masks[set][way] = parts;
         moved
     }
 
     /// Reads of a line.
+    #[inline]
     pub fn read(&mut self, line: u64) -> Moved {
         let (set, found) = self.place(line);
-        if found.is_some() {
+        if let Some(way) = found {
+            self.last = (line, way);
             return Moved {
                 hit: true,
                 ..Moved::default()
@@ -111,6 +123,7 @@ impl Buffer {
         }
         let (way, moved) = self.make_room(set);
         self.tags[set][way] = line;
+        self.last = (line, way);
         self.masks[set][way] = 0;
         Moved {
             read: moved.read + 1,

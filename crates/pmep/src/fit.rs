@@ -56,7 +56,10 @@ pub fn weight(question: &Question, figure: &str, power: &str) -> f64 {
         | Question::LoadedLatency(..)
         | Question::ThreadMix(..)
         | Question::TrafficMix(..) => 2.25,
-        Question::Latency(_) | Question::ChainRate(..) | Question::ChainLatency(..) => 0.0,
+        Question::Latency(_)
+        | Question::Tail(..)
+        | Question::ChainRate(..)
+        | Question::ChainLatency(..) => 0.0,
         Question::Bandwidth(..) if figure.starts_with("perma-") => 0.7,
         Question::Bandwidth(..) if power == "12500" || power == "18000" => 0.5,
         Question::Bandwidth(..) => 1.0,

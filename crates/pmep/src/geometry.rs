@@ -70,11 +70,16 @@ impl Geometry {
 
     /// The place of an address.
     #[must_use]
+    #[inline]
     pub fn place(&self, address: u64) -> Place {
-        let chunk = address / self.interleave;
+        // Chunks are powers of two, and most counts of them are short: both make divisions cheap.
+        let chunk = address >> self.interleave.trailing_zeros();
         let dimms = u64::from(self.dimms);
-        let module = (chunk % dimms) as u32;
-        let within = chunk / dimms * self.interleave + address % self.interleave;
+        let (turn, module) = match u32::try_from(chunk) {
+            Ok(chunk) => (u64::from(chunk / self.dimms), chunk % self.dimms),
+            Err(_) => (chunk / dimms, (chunk % dimms) as u32),
+        };
+        let within = turn * self.interleave + (address & (self.interleave - 1));
         Place {
             module,
             controller: module / MODULES_PER_CONTROLLER,

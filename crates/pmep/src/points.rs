@@ -2,13 +2,13 @@
 //! form answers it. A row that no form answers is told with its reason, and never guessed.
 
 use crate::analytic::{
-    Idle, Remote, amplification, chained, idle_latency, loaded, predict, thread_mix, traffic_mix,
-    write_ratio,
+    Idle, Remote, amplification, chained, idle_latency, loaded, predict, tail, thread_mix,
+    traffic_mix, write_ratio,
 };
 use crate::chain::Chain;
 use crate::device::Numbers;
 use crate::error::{BadInput, Result};
-use crate::geometry::Geometry;
+use crate::geometry::{Geometry, LINE, WEAR_BLOCK};
 use crate::pattern::{Generation, Machine, Op, Order, Pattern};
 
 /// The key columns of a row.
@@ -121,6 +121,8 @@ pub enum Question {
     ChainRate(Chain, Machine, u32, u32),
     /// Their average latency, ns.
     ChainLatency(Chain, Machine, u32, u32),
+    /// Latency (us) that a share of the stores within a region of so many bytes keeps.
+    Tail(Pattern, f64, f64),
 }
 
 /// The assumptions behind rows that do not say them.
@@ -212,7 +214,7 @@ pub fn question(record: &Record, assumed: Assumed) -> Result<Answerable> {
         "fast20-6-mix" => mix(record, assumed),
         "fast20-18" => remote(record, assumed),
         "fast20-9" => Ok(Err("the run's configuration is not published")),
-        "fast20-3" => Ok(Err("tails by wear levelling are not modelled")),
+        "fast20-3" => hot_spot(record),
         _ => Ok(Err("no form of the model answers this figure")),
     }
 }
@@ -303,6 +305,29 @@ fn latency(record: &Record) -> Answerable {
         _ => return Err("no form answers this operation"),
     };
     Ok(Question::Latency(Idle { op, order }))
+}
+
+/// Stores of a line, again and again in a region.
+fn hot_spot(record: &Record) -> Result<Answerable> {
+    let Some(op) = Op::named(&record.op) else {
+        return Ok(Err("no form answers this operation"));
+    };
+    let region: u64 = number(&record.access, "access_B")?;
+    let threads = number(&record.threads, "threads")?;
+    let pattern = Pattern::new(op, Order::Sequential, LINE, None, threads)?;
+    let share = match record.metric.strip_prefix("latency_p") {
+        // A published maximum is that of some millions of stores.
+        None if record.metric == "latency_max" => 1.0,
+        None => return Ok(Err("no form answers this metric")),
+        Some(percent) => number::<f64>(percent, "metric")? / 100.0,
+    };
+    if !(0.0..=1.0).contains(&share) {
+        return Ok(Err("no form answers this metric"));
+    }
+    if share == 1.0 && region >= 2 * WEAR_BLOCK {
+        return Ok(Err("the slowest store is modelled only where blocks move"));
+    }
+    Ok(Ok(Question::Tail(pattern, region as f64, share)))
 }
 
 fn load(record: &Record, assumed: Assumed) -> Result<Answerable> {
@@ -399,6 +424,7 @@ pub fn answer(numbers: &Numbers, question: &Question) -> f64 {
         Question::ChainRate(chain, machine, threads, cores) => {
             chained(numbers, &chain, &machine, threads, cores).per_s
         }
+        Question::Tail(pattern, region, share) => tail(numbers, &pattern, region).quantile(share),
         Question::ChainLatency(chain, machine, threads, cores) => {
             chained(numbers, &chain, &machine, threads, cores).latency_ns
         }

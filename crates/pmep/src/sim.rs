@@ -4,19 +4,27 @@
 //! other's lines out come from the device's numbers, as in the closed forms. The model adds the
 //! buffer's lines, the queues of modules, and the order of addresses as it is, not as it is called.
 
+mod far;
+mod levels;
 mod stream;
+mod wear;
 
+pub use far::FarStreams;
+use far::Link;
+use levels::{Level, Pages};
 pub use stream::{Access, MediaCount};
 use stream::{Stream, Times};
+use wear::Wear;
 
 use crate::buffer::{Buffer, Moved, parts};
 use crate::device::{Key, Numbers};
 use crate::error::{BadInput, Result};
-use crate::geometry::{LINE, PAGE};
+use crate::geometry::{Geometry, LINE, PAGE};
 use crate::pattern::{Machine, Op, Order, Pattern};
 
 /// Accesses after which the streams that take part are counted anew.
 const EPOCH: u32 = 8192;
+const NS_A_US: f64 = 1e3;
 /// The most streams.
 pub const STREAMS_MAX: u32 = 65_536;
 
@@ -24,6 +32,8 @@ pub const STREAMS_MAX: u32 = 65_536;
 struct Module {
     free_at: f64,
     buffer: Buffer,
+    pages: Pages,
+    wear: Wear,
 }
 
 /// The model of a machine.
@@ -33,11 +43,20 @@ pub struct Sim {
     machine: Machine,
     modules: Vec<Module>,
     streams: Vec<Stream>,
+    far: FarStreams,
+    link: Link,
     until_epoch: u32,
     epoch: u32,
     active: u32,
     last_active: u32,
     total: MediaCount,
+}
+
+/// Bytes that an access moved, and the farthest level that answered its reads.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    count: MediaCount,
+    level: Level,
 }
 
 /// The end of an access.
@@ -55,18 +74,35 @@ impl Sim {
         let module = |at: u32| Module {
             free_at: 0.0,
             buffer: Buffer::new(lines, 0x9e37_79b9 + u64::from(at)),
+            pages: Pages::new(numbers[Key::AitBytes]),
+            wear: Wear::default(),
         };
         Sim {
             numbers: *numbers,
             machine: *machine,
             modules: (0..machine.geometry.dimms()).map(module).collect(),
             streams: Vec::new(),
+            far: FarStreams::default(),
+            link: Link::default(),
             until_epoch: EPOCH,
             epoch: 1,
             active: 0,
             last_active: 0,
             total: MediaCount::default(),
         }
+    }
+
+    /// The same machine, of which these streams are on the other socket.
+    #[must_use]
+    pub fn with_far(mut self, far: FarStreams) -> Sim {
+        self.far = far;
+        self
+    }
+
+    /// Blocks that wear levelling moved.
+    #[must_use]
+    pub fn moves(&self) -> u64 {
+        self.modules.iter().map(|module| module.wear.moves).sum()
     }
 
     /// Bytes asked for, and those that the media moved, of all streams.
@@ -124,47 +160,47 @@ impl Sim {
                 let way_out = format!("number streams from 0 to {}", STREAMS_MAX - 1);
                 return Err(BadInput::new("stream", cause, way_out));
             }
-            self.streams.resize_with(at + 1, Stream::default);
+            for stream in self.streams.len() as u32..=access.stream {
+                self.streams.push(Stream::new(self.far.has(stream)));
+            }
         }
         self.turn();
         self.take_part(at);
         let crowd = self.active.max(self.last_active);
-        let (order, enters_page) = self.streams[at].follow(access);
-        let times = self.streams[at].times(&self.numbers, &self.machine, access, order, crowd);
-        let begun = access.time_ns.max(self.streams[at].clock);
-        let mut count = MediaCount::default();
-        let mut stalled = begun;
-        let mut left = access.bytes;
-        let mut address = access.address;
-        while left > 0 {
-            let bytes = left.min(LINE - address % LINE);
-            let place = self.machine.geometry.place(address);
-            let module = &mut self.modules[place.module as usize];
-            let service = serve(
-                module, place.line, address, bytes, access.op, &times, &mut count,
-            );
-            let is_paged =
-                enters_page && (address == access.address || address.is_multiple_of(PAGE));
-            let service = match is_paged {
-                true => times.with_page(service),
-                false => service,
-            };
-            module.free_at = module.free_at.max(begun) + service;
-            stalled = stalled.max(module.free_at - times.window_ns);
-            left -= bytes;
-            address = address.wrapping_add(bytes);
-        }
-        count.asked(access.op, access.bytes);
-        self.total.add(&count);
         let stream = &mut self.streams[at];
-        stream.count.add(&count);
-        stream.clock = (begun + times.thread_ns).max(stalled);
+        let (order, enters_page) = stream.follow(access);
+        let begun = access.time_ns.max(stream.clock);
+        let is_far = stream.is_far;
+        let mut times = stream.times(&self.numbers, &self.machine, access, order, crowd);
+        let slowed;
+        if is_far {
+            let (op, bytes) = (access.op, access.bytes);
+            slowed = times.slower(self.link.slower(&self.numbers, op, bytes, crowd));
+            times = &slowed;
+        }
+        let way = Way {
+            access,
+            begun,
+            enters_page,
+            times,
+        };
+        let geometry = self.machine.geometry;
+        let (mut moved, stalled) = way.lines(&mut self.modules, &self.numbers, geometry);
+        let thread_ns = times.thread_ns;
+        moved.count.asked(access.op, access.bytes);
+        self.total.add(&moved.count);
+        let stream = &mut self.streams[at];
+        stream.count.add(&moved.count);
+        stream.clock = (begun + thread_ns).max(stalled);
+        stream.await_fence(access.op, begun, moved.level, order);
         Ok(Done {
             next_ns: stream.clock,
         })
     }
 
-    /// A fence of a stream: it goes on when its stores are in the controllers.
+    /// A fence of a stream: it goes on when its stores are in the controllers, and the last of its
+    /// loads has come. So loads that depend on each other are loads with fences between them. A
+    /// fence that has nothing to wait for takes no time.
     ///
     /// # Errors
     /// A stream beyond [`STREAMS_MAX`].
@@ -176,7 +212,11 @@ impl Sim {
         let Some(known) = self.streams.get_mut(stream as usize) else {
             return Ok(Done { next_ns: time_ns });
         };
-        known.clock = known.clock.max(time_ns) + self.numbers[Key::StoreLatency];
+        let hop = match known.is_far {
+            true => self.numbers[Key::HopLatency],
+            false => 0.0,
+        };
+        known.fence(&self.numbers, time_ns, hop);
         Ok(Done {
             next_ns: known.clock,
         })
@@ -235,6 +275,59 @@ impl Sim {
     }
 }
 
+/// An access on its way to the modules.
+struct Way<'a> {
+    access: &'a Access,
+    begun: f64,
+    enters_page: bool,
+    times: &'a Times,
+}
+
+impl Way<'_> {
+    /// The access's lines at their modules. Returns what was moved, and the time until which the
+    /// stream has to wait for the modules.
+    #[inline]
+    fn lines(&self, modules: &mut [Module], numbers: &Numbers, geometry: Geometry) -> (Tally, f64) {
+        let mut moved = Tally::default();
+        let mut stalled = self.begun;
+        let mut left = self.access.bytes;
+        let mut address = self.access.address;
+        while left > 0 {
+            let bytes = left.min(LINE - address % LINE);
+            let place = geometry.place(address);
+            let module = &mut modules[place.module as usize];
+            let written = moved.count.media_written;
+            let service = serve(
+                module,
+                place.line,
+                address,
+                bytes,
+                self.access.op,
+                self.times,
+                &mut moved,
+            );
+            let is_paged = self.enters_page
+                && (address == self.access.address || address.is_multiple_of(PAGE));
+            let service = match is_paged {
+                true => self.times.with_page(service),
+                false => service,
+            };
+            module.free_at = module.free_at.max(self.begun) + service;
+            if self.access.op != Op::Load && moved.count.media_written > written {
+                let lines = (moved.count.media_written - written) / LINE as f64;
+                let limit = numbers[Key::TailWrites];
+                if module.wear.write(place.line, lines, limit) {
+                    module.free_at += numbers[Key::TailTime] * NS_A_US;
+                }
+            }
+            stalled = stalled.max(module.free_at - self.times.window_ns);
+            left -= bytes;
+            address = address.wrapping_add(bytes);
+        }
+        (moved, stalled)
+    }
+}
+
 /// A module's time for a part of an access that lies in one line.
 #[inline]
 fn serve(
@@ -244,13 +337,17 @@ fn serve(
     bytes: u64,
     op: Op,
     times: &Times,
-    count: &mut MediaCount,
+    tally: &mut Tally,
 ) -> f64 {
+    let Tally { count, level } = tally;
     let mask = parts(address, bytes);
     let touched = f64::from(mask.count_ones());
     match op {
         Op::Load => {
             let moved = module.buffer.read(line);
+            if !moved.hit {
+                *level = (*level).max(module.pages.read(line));
+            }
             let again = touched - if moved.hit { 0.0 } else { 1.0 };
             let read = f64::from(moved.read) + again.max(0.0) * times.again;
             count.media_read += read * LINE as f64;

@@ -13,8 +13,9 @@ use super::{Panel, Point, Series};
 /// Series of a chart; more are in a further one.
 const SERIES_MAX: usize = 6;
 /// The figures, in the order of the page, by the beginnings of their names.
-const FIGURES: [(&str, &str); 11] = [
+const FIGURES: [(&str, &str); 12] = [
     ("fast20-2", "Idle latency (OPTANE 7 and 8, FAST'20 2)"),
+    ("fast20-3", "Stores in a hot spot (FAST'20 3)"),
     ("vans-chase", "Pointer chases (VANS)"),
     ("nvleak", "Pointer chases, another machine (NVLeak)"),
     (
@@ -112,6 +113,7 @@ fn axis(row: &Row, question: &Question) -> (f64, &'static str, &'static str) {
         Question::ThreadMix(_, readers, _) => (f64::from(readers), "threads that read", "MiB/s"),
         Question::TrafficMix(_, _, share, _) => (share, "share of reads", "GiB/s"),
         Question::Latency(_) => (number(&row.record.access), "bytes of an access", "ns"),
+        Question::Tail(_, region, _) => (region, "bytes of the region", "us"),
         Question::ChainRate(..) => (number(&row.record.threads), "threads", "a second"),
         Question::ChainLatency(..) => (number(&row.record.threads), "threads", "ns"),
     }
@@ -132,6 +134,7 @@ fn series(row: &Row, question: &Question) -> String {
         Question::ThreadMix(..) => format!("{}{modules}", record.media),
         Question::TrafficMix(..) => format!("{}, {}", record.media, threads()),
         Question::Chase { .. } => format!("block of {} B{modules}", or_usual(&record.stride)),
+        Question::Tail(..) => record.metric.clone(),
         Question::Amplification(_) => "store".to_owned(),
         Question::LoadedBandwidth(..) | Question::LoadedLatency(..) => {
             let order = record.pattern.split(';').next().unwrap_or("");

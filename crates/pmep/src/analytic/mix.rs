@@ -93,16 +93,18 @@ pub fn traffic_mix(
         let media = 1.0 / (share / (numbers[Key::ReadMedia] * dimms) + (1.0 - share) / back);
         meet(numbers[Key::Sharpness], &[thread, media])
     };
-    local * far(numbers, threads_f, share, from)
+    match from {
+        Remote::Local => local,
+        Remote::Far => local * far(numbers, threads_f, share),
+    }
 }
 
-/// The fall from the other socket: of reads and writes alone little, of mixes with threads much.
-fn far(numbers: &Numbers, threads: f64, share: f64, from: Remote) -> f64 {
-    if from == Remote::Local {
-        return 1.0;
-    }
+/// Bandwidth from the other socket by the own one's, of threads that read a `share` of their bytes:
+/// reads alone keep theirs, writes alone lose some, and mixes fall with threads.
+#[must_use]
+pub fn far(numbers: &Numbers, threads: f64, share: f64) -> f64 {
     let mixed = 4.0 * share * (1.0 - share);
     let crowd = ((threads - 1.0) / 3.0).clamp(0.0, 1.0);
-    let alone = 1.0 - (1.0 - numbers[Key::RemoteRead]) * (1.0 - share);
+    let alone = 1.0 - (1.0 - numbers[Key::RemoteWrite]) * (1.0 - share);
     alone * (1.0 - (1.0 - numbers[Key::RemoteMix]) * mixed * crowd)
 }

@@ -9,6 +9,7 @@ mod event;
 mod latency;
 mod mix;
 mod read;
+mod tail;
 mod write;
 
 use serde::Serialize;
@@ -16,7 +17,8 @@ use serde::Serialize;
 pub use chain::{Chained, chained};
 pub use event::{Event, event};
 pub use latency::{Idle, amplification, idle_latency, missed, resident};
-pub use mix::{Remote, loaded, thread_mix, traffic_mix};
+pub use mix::{Remote, far, loaded, thread_mix, traffic_mix};
+pub use tail::{Tail, tail};
 
 use crate::device::{Device, Key, Numbers};
 use crate::pattern::{Generation, Machine, Op, Order, Pattern, THREADS_FITTED};

@@ -104,10 +104,11 @@ keys! {
     Amplification "amplification" "ratio" 1.0 1.04 4.0 Cited "Write amplification of lines that are written whole"
     DelayUnit "delay_unit" "ns" 0.1 0.4 1.0 Cited "One step of the delay loop of the load generator, a cycle"
     HopLatency "hop_latency" "ns" 0.0 60.0 1000.0 Cited "Further latency of the other socket"
-    RemoteRead "remote_read" "ratio" 0.05 0.6 1.0 Cited "Bandwidth of reads from the other socket"
+    RemoteWrite "remote_write" "ratio" 0.05 0.6 1.0 Cited "Bandwidth of writes from the other socket, by the own one's"
     RemoteMix "remote_mix" "ratio" 0.01 0.16 1.0 Cited "Bandwidth of mixes from the other socket with four threads"
-    TailWrites "tail_writes" "writes" 100.0 10000.0 1e9 Cited "Overwrites of a 64 KiB block between two moves of it"
+    TailWrites "tail_writes" "writes" 100.0 10000.0 1e9 Cited "Lines that the media writes to a 64 KiB block between two moves of it"
     TailTime "tail_time" "us" 1.0 52.0 10000.0 Cited "Time of such a move"
+    TailUsual "tail_usual" "us" 0.01 0.37 100.0 Cited "Latency of the slowest stores but for moves"
 }
 
 impl Key {

@@ -4,6 +4,7 @@ use crate::analytic::{Event, event};
 use crate::device::{Key, Numbers};
 use crate::geometry::{LINE, PAGE};
 use crate::pattern::{Machine, Op, Order, Pattern};
+use crate::sim::Level;
 
 /// An access.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +57,7 @@ impl MediaCount {
 }
 
 /// Times of accesses of one kind.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     pub thread_ns: f64,
     pub window_ns: f64,
@@ -74,6 +75,22 @@ pub(super) struct Times {
 }
 
 impl Times {
+    /// The same, all of it slower by a factor.
+    pub fn slower(self, factor: f64) -> Times {
+        let mut times = self;
+        for time in [
+            &mut times.thread_ns,
+            &mut times.window_ns,
+            &mut times.read_ns,
+            &mut times.write_ns,
+            &mut times.floor_ns,
+            &mut times.page_ns,
+        ] {
+            *time *= factor;
+        }
+        times
+    }
+
     pub fn with_page(&self, service: f64) -> f64 {
         let most = service.max(self.page_ns);
         if most <= 0.0 {
@@ -103,10 +120,52 @@ pub(super) struct Stream {
     last: u64,
     end: u64,
     stride: u64,
-    known: Option<(Kind, Times)>,
+    known: Option<Kind>,
+    times: Times,
+    pub is_far: bool,
+    has_stored: bool,
+    /// The last load that no fence waited for, if there is one: its beginning, and the level that
+    /// answers it.
+    has_loaded: bool,
+    load_begun: f64,
+    level: Level,
+    order: Option<Order>,
 }
 
 impl Stream {
+    pub fn new(is_far: bool) -> Stream {
+        Stream {
+            is_far,
+            ..Stream::default()
+        }
+    }
+
+    /// Keeps of an access what a fence will wait for.
+    #[inline]
+    pub fn await_fence(&mut self, op: Op, begun: f64, level: Level, order: Order) {
+        if op != Op::Load {
+            self.has_stored = true;
+            return;
+        }
+        self.has_loaded = true;
+        self.load_begun = begun;
+        self.level = level;
+        self.order = Some(order);
+    }
+
+    /// Waits for these; each takes `hop` ns longer.
+    pub fn fence(&mut self, numbers: &Numbers, time_ns: f64, hop: f64) {
+        self.clock = self.clock.max(time_ns);
+        let has_loaded = std::mem::take(&mut self.has_loaded);
+        if std::mem::take(&mut self.has_stored) {
+            self.clock += numbers[Key::StoreLatency] + hop;
+        }
+        if let (true, Some(order)) = (has_loaded, self.order) {
+            let end = self.load_begun + self.level.latency(numbers, order) + hop;
+            self.clock = self.clock.max(end);
+        }
+    }
+
     /// The order that the address keeps, and whether a stride enters a page.
     #[inline]
     pub fn follow(&mut self, access: &Access) -> (Order, bool) {
@@ -131,7 +190,7 @@ impl Stream {
         access: &Access,
         order: Order,
         crowd: u32,
-    ) -> Times {
+    ) -> &Times {
         let kind = Kind {
             op: access.op,
             order,
@@ -142,14 +201,11 @@ impl Stream {
             },
             crowd,
         };
-        match &self.known {
-            Some((known, times)) if *known == kind => *times,
-            _ => {
-                let times = anew(numbers, machine, &kind);
-                self.known = Some((kind, times));
-                times
-            }
+        if self.known != Some(kind) {
+            self.known = Some(kind);
+            self.times = anew(numbers, machine, &kind);
         }
+        &self.times
     }
 }
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use pmep::Result;
 use pmep::device::{Key, Numbers};
-use pmep::observe::{Observation, observations};
+use pmep::observe::{Assumptions, Observation, observations};
 use pmep::points::Assumed;
 use pmep::score::{Statistic, Verdict};
 use pmep_cli::study::{self, Planted};
@@ -50,7 +50,7 @@ fn print(part: &Part) {
 }
 
 fn print_observations(all: &[Observation]) {
-    out!("observations of Izraelevitz et al. 2019");
+    out!("observations of Izraelevitz et al. 2019, and anchors of Yang et al. 2020");
     for it in all {
         let mark = match it.met {
             true => "met   ",
@@ -80,6 +80,14 @@ fn print_speed(it: &Speed) {
     );
 }
 
+/// Answers by those that are asked for: 1, unless units are mixed up on purpose.
+fn scale(arguments: &Check) -> f64 {
+    match arguments.planted {
+        Some(Planted::Gigabytes) => pmep::analytic::GIB_S,
+        _ => 1.0,
+    }
+}
+
 /// The goals on measured rows, and those of the cross-validation.
 fn on_data(
     arguments: &Check,
@@ -90,17 +98,13 @@ fn on_data(
     let Some(data) = &arguments.data else {
         return Ok(());
     };
-    let scale = match arguments.planted {
-        Some(Planted::Gigabytes) => pmep::analytic::GIB_S,
-        _ => 1.0,
-    };
     let mut rows = table::read(data, assumed, true)?;
     if arguments.planted == Some(Planted::SwappedColumns) {
         swap(&mut rows, assumed)?;
     }
     parts.push(Part {
         part: "measured rows",
-        goals: study::goals(&rows, numbers, scale),
+        goals: study::goals(&rows, numbers, scale(arguments)),
     });
     if !arguments.quick && arguments.planted.is_none() {
         parts.push(Part {
@@ -139,8 +143,13 @@ pub fn run(arguments: &Check) -> Outcome {
     if arguments.planted == Some(Planted::Interleave8k) {
         assumed.interleave = 8192;
     }
+    let taken = Assumptions {
+        interleave: assumed.interleave,
+        scale: scale(arguments),
+        swapped: arguments.planted == Some(Planted::SwappedColumns),
+    };
     let mut report = Report {
-        observations: observations(&numbers, assumed.interleave)?,
+        observations: observations(&numbers, taken)?,
         speeds: match arguments.speed {
             true => speeds(&numbers)?,
             false => Vec::new(),

@@ -116,6 +116,9 @@ pub struct Predict {
     /// Bytes from one access to the next, if strided
     #[arg(long, value_name = "SIZE")]
     pub stride: Option<Size>,
+    /// Accept a stride below the access, whose other bytes the processor's cache serves
+    #[arg(long, requires = "stride")]
+    pub cached: bool,
     /// Threads
     #[arg(long, default_value_t = 1)]
     pub threads: u32,

@@ -71,7 +71,16 @@ fn pattern(arguments: &Predict) -> Result<Pattern> {
             "add --pattern strided",
         ));
     }
-    Pattern::new(op, order, arguments.access.0, stride, arguments.threads)
+    match stride.filter(|stride| arguments.cached && *stride < arguments.access.0) {
+        // The modules see the bytes of each stride once, in order.
+        Some(new) if new > 0 => Pattern::new(op, Order::Sequential, new, None, arguments.threads),
+        Some(_) => Err(BadInput::new(
+            "--stride",
+            "a stride of 0 B asks the modules for nothing",
+            "give a stride of at least 1 B: the cache's own speed is not modelled",
+        )),
+        None => Pattern::new(op, order, arguments.access.0, stride, arguments.threads),
+    }
 }
 
 #[derive(Serialize)]
@@ -86,6 +95,10 @@ struct Shown<'a> {
     media_bytes_per_byte: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     tail: Option<Tail>,
+    /// Share of the bytes that the processor's cache serves. The bandwidth is the most that the
+    /// modules allow, since the cache's own speed is not modelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from_cache: Option<f64>,
 }
 
 fn why(prediction: &Prediction, pattern: &Pattern) -> String {
@@ -137,7 +150,14 @@ pub fn run(arguments: &Predict) -> Outcome {
     let mut machine = machine(&arguments.machine, &device)?;
     machine.fenced = arguments.fenced;
     machine.prefetcher = arguments.prefetcher;
-    let prediction = on_device(&device, &pattern, &machine);
+    let mut prediction = on_device(&device, &pattern, &machine);
+    let asked = arguments.access.0;
+    let from_cache = (arguments.cached && pattern.access < asked)
+        .then(|| 1.0 - pattern.access as f64 / asked as f64);
+    if let Some(share) = from_cache {
+        prediction.bandwidth_gib_s /= 1.0 - share;
+        prediction.used /= 1.0 - share;
+    }
     let tail = tail_within(arguments, &device, &pattern)?;
     if arguments.json {
         print_json(&Shown {
@@ -149,6 +169,7 @@ pub fn run(arguments: &Predict) -> Outcome {
             prediction,
             media_bytes_per_byte: 1.0 / prediction.used,
             tail,
+            from_cache,
         })?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -162,6 +183,10 @@ pub fn run(arguments: &Predict) -> Outcome {
     out!("limit      {}", why(&prediction, &pattern));
     if let Some(tail) = tail {
         print_tail(&tail);
+    }
+    if let Some(share) = from_cache {
+        let percent = share * 100.0;
+        out!("           at most: the processor's cache serves {percent:.0} % of the bytes");
     }
     if prediction.extrapolated {
         out!("           extrapolated: more threads than were measured");

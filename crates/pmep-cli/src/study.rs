@@ -31,10 +31,12 @@ fn takes_part(row: &Row) -> bool {
         Ok(Question::Bandwidth(..)) if row.tier == "D" => {
             (record.power == "12500" || record.power == "18000") && row.note.is_empty()
         }
+        Ok(Question::Bandwidth(..)) if record.figure == "fast20-14" => false,
         Ok(Question::TrafficMix(..)) => record.media == "optane",
         Ok(
             Question::Latency(_)
             | Question::Tail(..)
+            | Question::Groups(..)
             | Question::ChainRate(..)
             | Question::ChainLatency(..),
         ) => false,

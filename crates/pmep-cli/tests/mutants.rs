@@ -23,6 +23,9 @@ e,A,vans-chase6,ucsd-aep2,optane,6,1,ptr-chase load,x,65536,,1,,latency_per_64B,
 f,B,fast20-6-loaded,ucsd,optane,6,1,ntstore,seq; injected delay M300,64,,16,,loaded_latency,1,200,
 g,B,fast20-6-mix,ucsd,optane,6,1,load+ntstore mix,read-write threads 12-4,,,16,,bandwidth,1,8000,
 h,B,fast20-18,ucsd,optane-remote,6,1,mix R:W (3:1),,,,4,,bandwidth,1,2,
+j,A,fast20-3,ucsd,optane,,,ntstore,hotspot,512,,1,,latency_p99.99,1,3,
+k,A,fast20-14,ucsd,optane,1,0,ntstore,seq; fence interval=access_B,512,,1,,bandwidth,1,3,
+l,B,fast20-16,ucsd,optane,6,1,load,rand; threads-per-DIMM spread 2 thread(s) per DIMM,256,,24,,bandwidth,1,3,
 i,D,sweep,ucsd-aep1,optane,6,1,store+clwb,rand,128,,4,15000,EWR,1,0.5,
 ";
 

@@ -67,6 +67,54 @@ fn chains_are_answered_but_for_percentiles() {
     assert!((300.0..2000.0).contains(&values[1]), "{values:?}");
 }
 
+/// Goal: groups of threads and modules, fences and hot spots are answered by the forms of patterns.
+/// Method: a row of each, beside the row of the pattern that it is.
+#[test]
+fn further_figures_are_answered_by_the_same_forms() {
+    let rows = "\
+        sweep|1|load|rand|256|4|bandwidth
+        fast20-16|6|load|rand; threads-per-DIMM spread 1 thread(s) per DIMM|256|24|bandwidth
+        sweep|6|load|rand|256|24|bandwidth
+        fast20-16|6|load|rand; threads-per-DIMM spread 6 thread(s) per DIMM|256|24|bandwidth
+        sweep|1|ntstore|seq|64|1|bandwidth
+        fast20-14|1|ntstore|seq; fence interval|64|1|bandwidth
+        fast20-14|1|ntstore|seq; fence interval|1048576|1|bandwidth
+        fast20-3|1|ntstore|hotspot|4096|1|latency_p99.999
+        fast20-3|1|ntstore|hotspot|1048576|1|latency_p99.999
+        fast20-16|6|load|rand; threads-per-DIMM spread 4 thread(s) per DIMM|256|24|bandwidth
+        fast20-3|1|ntstore|hotspot|1048576|1|latency_max";
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim().split('|').collect();
+        let [figure, dimms, op, pattern, bytes, threads, metric] = cells[..] else {
+            panic!("{line}");
+        };
+        format!(
+            "a,{figure},ucsd,optane,{dimms},1,{op},{pattern},{bytes},,{threads},15000,{metric},1,1,A,\n"
+        )
+    };
+    let rows: String = rows.lines().map(row).collect();
+    let dir = TempDir::new().unwrap();
+    let path = file(&dir, &format!("{HEAD}{rows}"));
+    let out = dir.path().join("out.csv");
+    let said = String::from_utf8(predict(&path, &out).stderr).unwrap();
+    assert!(said.starts_with("9 of 11 rows are predicted"), "{said}");
+    let text = fs::read_to_string(&out).unwrap();
+    let values: Vec<f64> = (text.lines().skip(1))
+        .map(|line| line.rsplit(',').next().unwrap().parse().unwrap())
+        .collect();
+    assert!(
+        (values[1] / values[0] / 6.0 - 1.0).abs() < 1e-5,
+        "{values:?}"
+    );
+    assert_eq!(values[2], values[3]);
+    // A fence behind each 64 B waits; one behind each MiB does not matter.
+    assert!(
+        values[5] < values[4] / 4.0 && values[6] > values[4] * 0.9,
+        "{values:?}"
+    );
+    assert_eq!(values[7..], [52.0, 0.37]);
+}
+
 #[test]
 fn a_fault_names_its_line_and_ends_with_2() {
     let dir = TempDir::new().unwrap();
@@ -184,6 +232,29 @@ fn measured() -> Option<PathBuf> {
             println!("skipped: no {}", path.display());
             None
         }
+    }
+}
+
+/// Goal: a mixed-up column, unit, buffer or interleaving is found without the measured points, by
+/// the assertion that it breaks. Method: each is planted.
+#[test]
+fn planted_faults_break_an_assertion() {
+    let run = pmep(&["check"]);
+    let said = String::from_utf8(run.stdout).unwrap();
+    assert!(run.status.success() && !said.contains("MISSED"), "{said}");
+    for (planted, broken) in [
+        (
+            "swapped-columns",
+            "a thread stores 4.2 GiB/s past the cache",
+        ),
+        ("gigabytes", "3 six modules read 39.4 GB/s"),
+        ("buffer32", "16 KiB fit into the buffer"),
+        ("interleave8k", "8 random reads dip at 4 KiB"),
+    ] {
+        let run = pmep(&["check", "--planted", planted]);
+        let said = String::from_utf8(run.stdout).unwrap();
+        assert_eq!(run.status.code(), Some(1), "{planted}: {said}");
+        assert!(said.contains(&format!("MISSED {broken}")), "{said}");
     }
 }
 

@@ -56,6 +56,13 @@ impl Geometry {
         Ok(Geometry { dimms, interleave })
     }
 
+    /// One of `count` equal parts of the modules; at least one.
+    #[must_use]
+    pub fn part(self, count: u32) -> Geometry {
+        let dimms = (self.dimms / count.max(1)).max(1);
+        Geometry { dimms, ..self }
+    }
+
     /// The number of modules.
     #[must_use]
     pub fn dimms(&self) -> u32 {

@@ -1,9 +1,10 @@
 //! The observations of Izraelevitz et al. 2019 as assertions on a device: figures that the text
-//! tells, and shapes that the model must have whatever its numbers.
+//! tells, and shapes that the model must have whatever its numbers. A few anchors of Yang et al.
+//! 2020 stand beside them, so that a mixed-up column or unit is found without the measured points.
 
 use serde::Serialize;
 
-use crate::analytic::{GIB_S, Idle, Remote, idle_latency, predict, traffic_mix};
+use crate::analytic::{GIB_S, Idle, Remote, amplification, idle_latency, predict, traffic_mix};
 use crate::device::Numbers;
 use crate::error::Result;
 use crate::pattern::{Machine, Op, Order, Pattern};
@@ -33,10 +34,40 @@ fn observation(name: &'static str, got: f64, low: f64, high: f64) -> Observation
     }
 }
 
+/// The anchors of a thread that stores on six modules (Yang et al. 2020, figure 4): past the cache,
+/// and flushed, GiB/s.
+const PAST_CACHE: f64 = 4.2;
+const FLUSHED: f64 = 1.1;
+/// Bytes of the buffer: a region of these has no amplification but the usual (Yang et al. 2020,
+/// figure 10).
+const BUFFER: f64 = 16_384.0;
+
+/// Assumptions behind the assertions, which a check of the check gets wrong on purpose.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Assumptions {
+    /// Bytes of a chunk of interleaved modules.
+    pub interleave: u64,
+    /// Bandwidths by those of the model: 1 for GiB/s.
+    pub scale: f64,
+    /// The two columns of stores are taken for each other.
+    pub swapped: bool,
+}
+
+impl Default for Assumptions {
+    fn default() -> Assumptions {
+        Assumptions {
+            interleave: 4096,
+            scale: 1.0,
+            swapped: false,
+        }
+    }
+}
+
 /// A device on six interleaved modules, asked for bandwidths.
 struct Asked<'a> {
     numbers: &'a Numbers,
     machine: Machine,
+    assumed: Assumptions,
 }
 
 impl Asked<'_> {
@@ -48,7 +79,7 @@ impl Asked<'_> {
             stride: access,
             threads,
         };
-        predict(self.numbers, &pattern, &self.machine).bandwidth_gib_s
+        predict(self.numbers, &pattern, &self.machine).bandwidth_gib_s * self.assumed.scale
     }
 
     fn best(&self, op: Op) -> f64 {
@@ -75,16 +106,18 @@ impl Asked<'_> {
     }
 }
 
-/// The observations of six modules that are interleaved by `interleave` bytes.
+/// The observations of six modules, under these assumptions.
 ///
 /// # Errors
 /// An interleaving that no machine has.
-pub fn observations(numbers: &Numbers, interleave: u64) -> Result<Vec<Observation>> {
+pub fn observations(numbers: &Numbers, assumed: Assumptions) -> Result<Vec<Observation>> {
     let asked = Asked {
         numbers,
-        machine: Machine::plain(6, interleave)?,
+        machine: Machine::plain(6, assumed.interleave)?,
+        assumed,
     };
     let mut all = figures(&asked);
+    all.extend(anchors(&asked));
     all.extend(shapes(&asked));
     Ok(all)
 }
@@ -115,6 +148,24 @@ fn figures(asked: &Asked) -> Vec<Observation> {
         observation("4 reads scale beyond 12 threads", reads, 12.0, 24.0),
         observation("4 writes stop at about 4 threads", writes, 3.0, 6.0),
         observation("4 and fall from there", fall, 0.4, 0.8),
+    ]
+}
+
+/// The anchors of Yang et al. 2020.
+fn anchors(asked: &Asked) -> Vec<Observation> {
+    let (past, flushed) = match asked.assumed.swapped {
+        true => (Op::StoreClwb, Op::NtStore),
+        false => (Op::NtStore, Op::StoreClwb),
+    };
+    let one = |op| asked.get(op, Order::Sequential, 256, 1);
+    let (past, flushed) = (one(past) / PAST_CACHE, one(flushed) / FLUSHED);
+    let within = amplification(asked.numbers, BUFFER);
+    let beyond = amplification(asked.numbers, 8.0 * BUFFER);
+    vec![
+        observation("a thread stores 4.2 GiB/s past the cache", past, 0.9, 1.1),
+        observation("and 1.1 GiB/s flushed", flushed, 0.9, 1.1),
+        observation("16 KiB fit into the buffer", within, 1.0, 1.1),
+        observation("and 128 KiB do not", beyond, 1.9, 2.2),
     ]
 }
 

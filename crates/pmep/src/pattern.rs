@@ -124,7 +124,7 @@ impl Pattern {
             return Err(BadInput::new(
                 "stride",
                 format!("a stride of {stride} B is below the access of {access} B"),
-                "the processor's cache serves it, which is not modelled: give a larger stride",
+                "the processor's cache serves it: give a larger stride, or --cached for the most that modules allow",
             ));
         }
         Ok(Pattern {
@@ -222,6 +222,13 @@ impl Machine {
             fenced: false,
             prefetcher: false,
         })
+    }
+
+    /// One of `count` equal parts of the machine; at least one module.
+    #[must_use]
+    pub fn part(mut self, count: u32) -> Machine {
+        self.geometry = self.geometry.part(count);
+        self
     }
 
     /// The same with another budget.

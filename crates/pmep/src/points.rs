@@ -121,6 +121,9 @@ pub enum Question {
     ChainRate(Chain, Machine, u32, u32),
     /// Their average latency, ns.
     ChainLatency(Chain, Machine, u32, u32),
+    /// Bandwidth (GiB/s) of so many equal groups, each of which has its part of the threads and of
+    /// the modules.
+    Groups(Pattern, Machine, u32),
     /// Latency (us) that a share of the stores within a region of so many bytes keeps.
     Tail(Pattern, f64, f64),
 }
@@ -215,6 +218,8 @@ pub fn question(record: &Record, assumed: Assumed) -> Result<Answerable> {
         "fast20-18" => remote(record, assumed),
         "fast20-9" => Ok(Err("the run's configuration is not published")),
         "fast20-3" => hot_spot(record),
+        "fast20-14" => fences(record, assumed),
+        "fast20-16" => groups(record, assumed),
         _ => Ok(Err("no form of the model answers this figure")),
     }
 }
@@ -330,6 +335,42 @@ fn hot_spot(record: &Record) -> Result<Answerable> {
     Ok(Ok(Question::Tail(pattern, region as f64, share)))
 }
 
+/// Stores with a fence behind each interval: an interval is an access.
+fn fences(record: &Record, assumed: Assumed) -> Result<Answerable> {
+    if record.op != "ntstore" {
+        return Ok(Err("flushes within an interval of fences are not modelled"));
+    }
+    let interval = number(&record.access, "access_B")?;
+    let threads = number(&record.threads, "threads")?;
+    let pattern = Pattern::new(Op::NtStore, Order::Sequential, interval, None, threads)?;
+    let machine = Machine {
+        fenced: true,
+        ..machine(record, assumed)?
+    };
+    Ok(Ok(Question::Bandwidth(pattern, machine)))
+}
+
+/// Threads of which each keeps to some modules, which it shares with as many others.
+fn groups(record: &Record, assumed: Assumed) -> Result<Answerable> {
+    let spread = (record
+        .pattern
+        .strip_prefix("rand; threads-per-DIMM spread "))
+    .and_then(|rest| rest.strip_suffix(" thread(s) per DIMM"));
+    let (Some(spread), Some(op)) = (spread, Op::named(&record.op)) else {
+        return Ok(Err("no form answers this pattern"));
+    };
+    let spread: u32 = number(spread, "pattern")?;
+    let access = number(&record.access, "access_B")?;
+    let threads = number(&record.threads, "threads")?;
+    let pattern = Pattern::new(op, Order::Random, access, None, threads)?;
+    let machine = machine(record, assumed)?;
+    let dimms = machine.geometry.dimms();
+    if spread == 0 || !dimms.is_multiple_of(spread) || !threads.is_multiple_of(dimms / spread) {
+        return Ok(Err("the threads do not spread evenly over the modules"));
+    }
+    Ok(Ok(Question::Groups(pattern, machine, dimms / spread)))
+}
+
 fn load(record: &Record, assumed: Assumed) -> Result<Answerable> {
     let Some(steps) = record.pattern.strip_prefix("seq; injected delay M") else {
         return Ok(Err("no form answers this pattern"));
@@ -398,6 +439,14 @@ pub fn answer(numbers: &Numbers, question: &Question) -> f64 {
     match *question {
         Question::Bandwidth(pattern, machine) => {
             predict(numbers, &pattern, &machine).bandwidth_gib_s
+        }
+        Question::Groups(pattern, machine, count) => {
+            let pattern = Pattern {
+                threads: (pattern.threads / count).max(1),
+                ..pattern
+            };
+            let machine = machine.part(count);
+            f64::from(count) * predict(numbers, &pattern, &machine).bandwidth_gib_s
         }
         Question::WriteRatio(pattern, machine) => write_ratio(numbers, &pattern, &machine),
         Question::Chase { region, dimms } => {

@@ -113,6 +113,7 @@ fn axis(row: &Row, question: &Question) -> (f64, &'static str, &'static str) {
         Question::ThreadMix(_, readers, _) => (f64::from(readers), "threads that read", "MiB/s"),
         Question::TrafficMix(_, _, share, _) => (share, "share of reads", "GiB/s"),
         Question::Latency(_) => (number(&row.record.access), "bytes of an access", "ns"),
+        Question::Groups(pattern, ..) => (pattern.access as f64, "bytes of an access", "GiB/s"),
         Question::Tail(_, region, _) => (region, "bytes of the region", "us"),
         Question::ChainRate(..) => (number(&row.record.threads), "threads", "a second"),
         Question::ChainLatency(..) => (number(&row.record.threads), "threads", "ns"),

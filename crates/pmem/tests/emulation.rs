@@ -1,6 +1,8 @@
 //! Goal: an emulated medium charges the right accesses to the right thread. Method: counts. Delays
 //! are tested for their least length alone, because a busy machine lengthens all of them.
 
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pmem::{Charged, Emulation, MapOptions, MediumWords, Pmem, ProtectMode};
@@ -294,4 +296,87 @@ fn modules_are_shared_by_words() {
     (0..17).for_each(|word| first.store(word * 8, u64::MAX));
     first.zero_nt(1 << 20, 65_536);
     first.load(1 << 20);
+}
+
+/// The pool of the child process, in its environment.
+const POOL: &str = "PMEM_TEST_POOL";
+
+/// The modules' words.
+fn module_words() -> MediumWords {
+    MediumWords {
+        busy: 0,
+        more: Some(std::array::from_fn(|word| 8 + 8 * word as u64)),
+    }
+}
+
+fn on_a_module(path: &Path, is_new: bool) -> Pmem {
+    let options = MapOptions {
+        emulate: of("device:optane-100,dimms=1,power=8W"),
+        ..unprotected()
+    };
+    let mem = match is_new {
+        true => Pmem::create(path, 2 << 20, false, true, &options),
+        false => Pmem::open(path, &options),
+    };
+    let mem = mem.expect("a pool");
+    mem.share_bandwidth(Some(&module_words()));
+    mem
+}
+
+/// The word in which the child counts its bytes.
+const COUNT: u64 = 1 << 20;
+
+/// Goal: two processes have a module's bandwidth together, not each of them. Method: this test runs
+/// itself as a child; both write at once, and the child counts its bytes in the pool. However busy
+/// the machine is, the bytes of each two milliseconds fit into these: a module with 8 W writes 0.66
+/// bytes a ns, and its queue lets a window have some more. Two of them would write 1.4.
+#[test]
+fn two_processes_share_a_module() {
+    const TIME: Duration = Duration::from_millis(600);
+    const WINDOW: Duration = Duration::from_millis(2);
+    let write = |mem: &Pmem, step: u64| mem.zero_nt((16 + step % 32) * 4096, 4096);
+    let begun = Instant::now();
+    if let Some(path) = std::env::var_os(POOL) {
+        let mem = on_a_module(Path::new(&path), false);
+        let mut step = 0;
+        while begun.elapsed() < 4 * TIME {
+            write(&mem, step);
+            step += 1;
+            mem.store(COUNT, step * 4096);
+        }
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("pool");
+    let mem = on_a_module(&path, true);
+    let mut child = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--exact", "two_processes_share_a_module"])
+        .env(POOL, &path)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a child");
+    while mem.load_cached(COUNT) == 0 && begun.elapsed() < 3 * TIME {
+        std::thread::yield_now();
+    }
+    let (mut step, mut most) = (0, 0.0_f64);
+    let mut before = (Instant::now(), mem.load_cached(COUNT));
+    let begun = before.0;
+    while begun.elapsed() < TIME {
+        write(&mem, step);
+        step += 1;
+        // Times around the counts: a pause between both makes a window longer, never shorter.
+        let now = Instant::now();
+        if now - before.0 >= WINDOW {
+            let all = mem.load_cached(COUNT) + step * 4096;
+            let passed = before.0.elapsed().as_nanos() as f64;
+            most = most.max((all - before.1) as f64 / passed);
+            before = (now, all);
+        }
+    }
+    let other = mem.load_cached(COUNT);
+    child.kill().expect("a child");
+    child.wait().expect("a child");
+    println!("{most:.3} bytes a ns, {other} of the child");
+    assert!(step > 0 && other > 0);
+    assert!(most <= 0.75, "{most} bytes a ns");
 }

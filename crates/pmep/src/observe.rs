@@ -2,11 +2,15 @@
 //! tells, and shapes that the model must have whatever its numbers. A few anchors of Yang et al.
 //! 2020 stand beside them, so that a mixed-up column or unit is found without the measured points.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use crate::analytic::{GIB_S, Idle, Remote, amplification, idle_latency, predict, traffic_mix};
-use crate::device::Numbers;
+use crate::cache::{self, Cache, Outcome};
+use crate::device::{Device, Numbers};
 use crate::error::Result;
+use crate::geometry::REQUEST;
 use crate::pattern::{Machine, Op, Order, Pattern};
 
 /// An assertion with its figure.
@@ -119,6 +123,7 @@ pub fn observations(numbers: &Numbers, assumed: Assumptions) -> Result<Vec<Obser
     let mut all = figures(&asked);
     all.extend(anchors(&asked));
     all.extend(shapes(&asked));
+    all.extend(memory_mode(&asked)?);
     Ok(all)
 }
 
@@ -167,6 +172,59 @@ fn anchors(asked: &Asked) -> Vec<Observation> {
         observation("16 KiB fit into the buffer", within, 1.0, 1.1),
         observation("and 128 KiB do not", beyond, 1.9, 2.2),
     ]
+}
+
+/// Accesses of Memory Mode that differ from those of a reference cache, a map of each place's line:
+/// of 10^6 random ones.
+fn cache_errors() -> Result<f64> {
+    let bytes = 1 << 16;
+    let mut cache = Cache::new(bytes)?;
+    let mut held: HashMap<u64, (u64, bool)> = HashMap::new();
+    let (mut random, mut errors): (u64, u32) = (88_172_645_463_325_252, 0);
+    for _ in 0..1_000_000 {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let (address, is_write) = (random % (bytes * 4), random & (1 << 40) != 0);
+        let line = address / REQUEST;
+        let before = held.get(&(line % (bytes / REQUEST))).copied();
+        let (expected, was_dirty) = match before {
+            Some((known, dirty)) if known == line => (Outcome::Hit, dirty),
+            Some((_, true)) => (Outcome::MissDirty, false),
+            _ => (Outcome::Miss, false),
+        };
+        held.insert(line % (bytes / REQUEST), (line, was_dirty || is_write));
+        errors += u32::from(cache.access(address, is_write) != expected);
+    }
+    Ok(f64::from(errors))
+}
+
+/// Memory Mode: the tags, and the shape of its reads by working set, by those of DRAM.
+fn memory_mode(asked: &Asked) -> Result<Vec<Observation>> {
+    let dram = Device::named("dram")?
+        .plain
+        .map_or(0.0, |plain| plain.read_gib_s)
+        * 6.0;
+    let module = asked.get(Op::Load, Order::Random, REQUEST, 16);
+    let share = |working: f64| cache::bandwidth(dram, module, working, 1.0) / dram;
+    let rises = (1..60_u32).filter(|step| share(f64::from(*step + 1)) > share(f64::from(*step)));
+    let (least, errors) = (module / dram, cache_errors()?);
+    Ok(vec![
+        observation(
+            "Memory Mode: tags differ from a reference",
+            errors,
+            0.0,
+            0.0,
+        ),
+        observation("9 and what fits is as fast as DRAM", share(1.0), 0.97, 1.03),
+        observation(
+            "9 and twice as much is between both",
+            share(2.0),
+            least,
+            1.0,
+        ),
+        observation("9 and more is never faster", rises.count() as f64, 0.0, 0.0),
+    ])
 }
 
 /// Observations 5 to 8, and the interleaving: shapes.

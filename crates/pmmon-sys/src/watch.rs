@@ -22,6 +22,9 @@ const POINTS_MAX: usize = 4;
 /// Bytes of a word.
 const WORD_BYTES: u64 = 8;
 const NAME: &str = "watch";
+/// Nanoseconds of a thread's time between two traps below which fewer words are watched: traps
+/// take a twentieth of it then, and the error of their cost would be seen in the estimate.
+const TRAP_EVERY_NS: u64 = 400_000;
 
 /// How to watch.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +76,8 @@ struct Followed {
     ring: RingOf,
     slots: Vec<Slot>,
     words: u64,
+    /// Slots that watch in this round, the first ones.
+    active: usize,
     began: Instant,
     ran_ns: u64,
 }
@@ -179,6 +184,7 @@ impl Watch {
         Ok(Followed {
             pid: thread.pid,
             ring: RingOf(ring),
+            active: slots.len(),
             slots,
             words: process.words,
             began: Instant::now(),
@@ -280,7 +286,8 @@ impl Followed {
             .zip(&readings)
             .map(|(slot, now)| hits(slot, now));
         let round_traps: u64 = all.sum();
-        for (slot, now) in self.slots.iter().zip(&readings) {
+        let active = self.active.min(self.slots.len());
+        for (slot, now) in self.slots[..active].iter().zip(&readings) {
             let Some(now) = now else { continue };
             let (end, traps) = slot.closed.unwrap_or((*now, round_traps));
             drained.arms.push(Arm {
@@ -288,6 +295,7 @@ impl Followed {
                 tid,
                 words: self.words,
                 ran_ns: ran - self.ran_ns,
+                beside: active as u32,
                 watched_ns: end.running_ns - slot.begin.running_ns,
                 hits: now.count - slot.begin.count,
                 traps,
@@ -295,6 +303,7 @@ impl Followed {
                 stopped: false,
             });
         }
+        self.adapt(round_traps, ran - self.ran_ns);
         self.ran_ns = ran;
         drained.ran.push((tid, ran));
         for (slot, now) in self.slots.iter_mut().zip(readings) {
@@ -304,11 +313,27 @@ impl Followed {
         }
     }
 
+    /// The words of the next round, by the traps of this one: half of them where there were many,
+    /// twice as many where there were few.
+    fn adapt(&mut self, traps: u64, ran_ns: u64) {
+        let time_of_traps = traps.saturating_mul(TRAP_EVERY_NS);
+        if time_of_traps > ran_ns {
+            self.active = (self.active / 2).max(1);
+        } else if time_of_traps < ran_ns / 4 {
+            self.active = (self.active * 2).min(self.slots.len());
+        }
+    }
+
     /// Begins a round with other words. A breakpoint that can not move is given up.
     fn begin(&mut self, process: &Process, draw: &mut Draw, arms: &mut u64) {
         self.words = process.words;
         self.began = Instant::now();
+        let mut left = self.active;
         self.slots.retain_mut(|slot| {
+            if left == 0 {
+                return true;
+            }
+            left -= 1;
             let Some(word) = process.word(draw) else {
                 return true;
             };

@@ -91,6 +91,10 @@ pub struct Arm {
     pub words: u64,
     /// Time that the thread ran while this arm was its turn, watched or not, in nanoseconds.
     pub ran_ns: u64,
+    /// Words that were watched on the thread in that time, with this one. Each has its part of the
+    /// time in the estimate, so that rounds with few words count as much as others.
+    #[serde(default = "one")]
+    pub beside: u32,
     /// Time that the thread ran and was watched, in nanoseconds, traps included.
     pub watched_ns: u64,
     /// Traps on this word, as the kernel counted them.
@@ -101,6 +105,11 @@ pub struct Arm {
     pub round_traps: u64,
     /// The arm ended at its limit of traps, and not by the clock.
     pub stopped: bool,
+}
+
+/// Recordings of older versions have the same number in all rounds.
+fn one() -> u32 {
+    1
 }
 
 /// The abilities of a backend.

@@ -48,6 +48,7 @@ fn arm(number: u64, words: u64, ran_ns: u64, hits: u64) -> Arm {
         tid: TID,
         words,
         ran_ns,
+        beside: 1,
         watched_ns: ran_ns,
         hits,
         traps: hits,
@@ -116,6 +117,34 @@ pub(crate) fn every_draw_of_a_small_world() {
 #[test]
 fn estimates_of_all_draws_have_the_truth_as_mean() {
     every_draw_of_a_small_world();
+}
+
+/// Goal: a phase of the program in which fewer words were watched counts as much as another.
+/// Method: rounds of one word with four hits, and rounds of four words with one hit each.
+#[test]
+fn rounds_with_fewer_words_count_as_much() {
+    let mut account = Account::new(0.0);
+    let (mut number, words, rounds) = (0, 512, 200);
+    for round in 0..rounds {
+        let (arms, hits) = if round % 2 == 0 { (1, 4) } else { (4, 1) };
+        let (mut samples, mut drained) = (Vec::new(), Drained::default());
+        for _ in 0..arms {
+            number += 1;
+            samples.extend((0..hits).map(|hit| sample(0, 8, 0, number, round * 1000 + hit)));
+            drained.arms.push(Arm {
+                beside: arms,
+                ..arm(number, words, 1000, hits)
+            });
+        }
+        drained.ran.push((TID, (round + 1) * 1000));
+        account.add(&samples, &drained);
+    }
+    let bytes = account.usage(&[TID], Access::Write).bytes;
+    let truth = (words * 8 * (4 + 1) * rounds / 2) as f64;
+    assert!(
+        (bytes.value - truth).abs() < 1e-6 * truth,
+        "{bytes:?}, not {truth}"
+    );
 }
 
 /// Goal: lost samples are made up for. Method: of ten hits the kernel delivers four.
@@ -222,6 +251,7 @@ fn watch(world: &World, program: Program, random: &mut Random) -> (Figure, f64) 
             drained.arms.push(Arm {
                 watched_ns: until - begin,
                 traps,
+                beside: 4,
                 round_traps: all,
                 stopped: stopped[at].is_some(),
                 ..arm(number + at as u64, world.words, now - begin, hits[at])

@@ -85,6 +85,7 @@ fn arm(tid: Tid, number: u64) -> Arm {
         tid,
         words: 512,
         ran_ns: 1_000_000,
+        beside: 1,
         watched_ns: 1_000_000,
         hits: 1,
         traps: 1,

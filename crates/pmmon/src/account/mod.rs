@@ -25,7 +25,7 @@ use series::{Frame, Series};
 /// Bytes of a watched word.
 pub const WORD_BYTES: u64 = 8;
 /// The part of a trap's cost that calibration may be wrong by.
-const COST_UNCERTAIN: f64 = 0.15;
+const COST_UNCERTAIN: f64 = 0.2;
 /// The least part of a thread's watched time that counts as undisturbed: where traps take more,
 /// the rate is not known, and the interval says so.
 const UNDISTURBED_MIN: f64 = 0.1;
@@ -239,10 +239,13 @@ impl Totals {
             cost * COST_UNCERTAIN / exposed
         };
         let all = arm.round_traps as f64 * trap_ns;
+        let beside = f64::from(arm.beside.max(1));
         self.frame.arms += 1;
+        self.frame.turns += ran;
+        self.frame.undisturbed += (ran - all).max(ran * UNDISTURBED_MIN) / beside;
+        let ran = ran / beside;
         self.frame.ran += ran;
         self.frame.ran_squared += ran * ran;
-        self.frame.undisturbed += (ran - all).max(ran * UNDISTURBED_MIN);
         self.frame.words = self.frame.words.max(arm.words as f64);
         // Lost and undecoded hits were like those that were seen.
         let mut hits = arm.hits.max(open.traps) as f64 / open.traps.max(1) as f64;

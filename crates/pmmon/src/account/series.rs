@@ -7,8 +7,10 @@ use super::interval::Moments;
 pub(super) struct Frame {
     /// Arms.
     pub arms: u64,
-    /// Time that the thread ran, over all arms: the arm's weight.
+    /// The parts of arms in the time that the thread ran: an arm's weight.
     pub ran: f64,
+    /// Time that the thread ran, over all arms, each with the whole of its round.
+    pub turns: f64,
     pub ran_squared: f64,
     /// The same, less the time that traps took.
     pub undisturbed: f64,
@@ -64,7 +66,7 @@ impl Series {
             variance,
             spread: variance * variance / freedom,
             // A hit of an arm adds its words for the share of the time that was the arm's.
-            weight: largest * frame.words * ran_ns / frame.ran,
+            weight: largest * frame.words * ran_ns / frame.turns,
             systematic: self.systematic * scale,
             hits: self.hits,
         }

@@ -2,11 +2,15 @@
 //! and from a recording; and whoever can not be measured gets a clear answer. Method: the program
 //! `pmm-writer` on a file, and `pmmon` beside it.
 
+mod matrix;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -18,26 +22,43 @@ struct Load {
 
 impl Load {
     fn new(arguments: &[&str]) -> Self {
+        Self::maybe(arguments).expect("the CPU has this access")
+    }
+
+    /// `None` where the CPU has no such access.
+    fn maybe(arguments: &[&str]) -> Option<Self> {
         let dir = TempDir::new().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_pmm-writer"));
         command.arg(dir.path().join("load")).args(arguments);
         command.args(["--wait", "--json"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped());
         let mut child = command.spawn().expect("pmm-writer starts");
         let mut line = String::new();
         let mut reader = BufReader::new(child.stdout.as_mut().unwrap());
         reader.read_line(&mut line).unwrap();
+        if line.is_empty() {
+            let ended = child.wait_with_output().unwrap();
+            let says = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert!(says.contains("no such instruction"), "{says}");
+            return None;
+        }
         assert!(line.contains("ready"), "{line}");
-        Self { dir, child }
+        Some(Self { dir, child })
     }
 
     fn file(&self) -> PathBuf {
         self.dir.path().join("load")
     }
 
-    /// Begins, and waits for the end: its counts.
-    fn run(mut self) -> Value {
+    /// Begins, and waits for the end, or asks for it after a time: its counts.
+    fn run(mut self, time: Option<Duration>) -> Value {
         self.go();
+        if let Some(time) = time {
+            std::thread::sleep(time);
+            let pid = Pid::from_child(&self.child);
+            kill_process(pid, Signal::TERM).unwrap();
+        }
         let mut text = String::new();
         let mut stdout = self.child.stdout.take().unwrap();
         stdout.read_to_string(&mut text).unwrap();
@@ -90,6 +111,10 @@ fn works(backend: &str) -> bool {
 
 /// A load that was recorded from its beginning: its counts, and the recording.
 fn recorded(load: Load, more: &[&str]) -> (Value, TempDir, PathBuf) {
+    recorded_for(load, more, None)
+}
+
+fn recorded_for(load: Load, more: &[&str], time: Option<Duration>) -> (Value, TempDir, PathBuf) {
     let dir = TempDir::new().unwrap();
     let to = dir.path().join("recording");
     let pid = load.child.id().to_string();
@@ -98,7 +123,7 @@ fn recorded(load: Load, more: &[&str]) -> (Value, TempDir, PathBuf) {
     monitor.arg(&file).arg("-o").arg(&to).args(more);
     let monitor = monitor.stderr(Stdio::piped()).spawn().unwrap();
     wait_for(&to, "\"event\":\"thread\"");
-    let truth = load.run();
+    let truth = load.run(time);
     let ended = monitor.wait_with_output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
     (truth, dir, to)
@@ -110,7 +135,7 @@ fn wait_for(file: &Path, event: &str) {
         if fs::read_to_string(file).is_ok_and(|text| text.contains(event)) {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     }
     panic!("no {event} in 10 s");
 }
@@ -240,7 +265,7 @@ fn top_shows_a_round() {
     ]);
     load.go();
     // The kernel tells the start of a process in steps of 10 ms; the load's is to be the earlier.
-    std::thread::sleep(std::time::Duration::from_millis(30));
+    std::thread::sleep(Duration::from_millis(30));
     let pid = load.child.id().to_string();
     let file = load.file();
     let file = file.to_str().unwrap();

@@ -46,6 +46,28 @@ Of a program that it starts, the exit code is the program's.")]
     Record(Record),
     /// Make the tables of a recording again, by process, thread, instruction, file or size
     Report(Report),
+    /// Let threads that write to persistent memory run on cores of their own
+    #[command(after_help = "\
+The file:
+
+  [group.general]
+  cpus = \"0-15\"
+  expiry = \"60s\"
+  [group.pm]
+  cpus = \"0-2\"
+  expiry = \"200ms\"
+  sticky = true
+
+A thread that is seen to write comes to pm, expires to general, and from there to its own mask. Without
+sticky it leaves pm at the first look that does not see it write. A mask that the program sets itself
+wins. At the end all threads have their own masks again; after kill -9 a guardian gives them back, or
+else the next start does.
+
+Examples:
+
+  pmmon pin --config groups.toml --dry-run
+  pmmon pin --config groups.toml --by cpuset")]
+    Pin(Pin),
     /// Tell which backends work here, and what the others lack
     #[command(after_help = "\
 Exit codes: 0 something works, 77 nothing does.")]
@@ -147,6 +169,45 @@ pub enum Lines {
     File,
     /// Sizes of accesses
     Size,
+}
+
+/// `pmmon pin`
+#[derive(Debug, Args)]
+pub struct Pin {
+    /// Processes. Without --backend it is the clock
+    #[command(flatten)]
+    pub look: Look,
+    /// The groups
+    #[arg(long, value_name = "FILE", required_unless_present = "guard")]
+    pub config: Option<PathBuf>,
+    /// The way by which cores are given
+    #[arg(long, value_enum, default_value = "affinity")]
+    pub by: By,
+    /// Change nothing, and tell what would be done
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The folder of journals, by which masks are given back after a kill; by default /run/pmmon
+    /// for root, else $XDG_RUNTIME_DIR/pmmon or /tmp/pmmon-UID
+    #[arg(long, value_name = "DIR")]
+    pub run_dir: Option<PathBuf>,
+    /// Seconds after which it ends
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub seconds: Option<f64>,
+    /// Print JSON, a line for each change
+    #[arg(long)]
+    pub json: bool,
+    /// Be the guardian of a journal
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub guard: Option<PathBuf>,
+}
+
+/// The way by which cores are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// Masks of threads (sched_setaffinity)
+    Affinity,
+    /// A cpuset for each group (cgroup version 1)
+    Cpuset,
 }
 
 /// `pmmon doctor`

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod doctor;
+mod pin;
 mod record;
 mod report;
 mod rows;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Pin(arguments) => pin::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     };
     outcome.unwrap_or_else(|failure| {

@@ -2,14 +2,17 @@
 //!
 //! [`Watch`] is the backend that watches words by hardware breakpoints; [`ClockTicks`]
 //! tells how much of a thread's time accesses take; [`run`] has the
-//! loops of `pmm-writer`, whose stores are counted by construction.
+//! loops of `pmm-writer`, whose stores are counted by construction. [`Masks`] and [`Cpusets`] say
+//! on which cores threads run.
 
+mod affinity;
 mod breakpoint;
 mod clock;
 mod regions;
 mod stores;
 mod watch;
 
+pub use affinity::{Cpusets, Masks, move_to};
 pub use breakpoint::calibrate;
 pub use clock::ClockTicks;
 pub use regions::Finder;

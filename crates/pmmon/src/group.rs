@@ -12,8 +12,44 @@ use std::io;
 
 use crate::Tid;
 
+/// The highest number of a core.
+const CORE_MAX: u32 = 1023;
+
 /// Cores, by number.
 pub type Cores = BTreeSet<u32>;
+
+/// Cores as the kernel lists them: `0-2,5`.
+#[must_use]
+pub fn listed(cores: &Cores) -> String {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for core in cores {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == *core => *last = *core,
+            _ => runs.push((*core, *core)),
+        }
+    }
+    let run = |(first, last): (u32, u32)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    runs.into_iter().map(run).collect::<Vec<_>>().join(",")
+}
+
+/// Reads a list of cores as the kernel writes it. `None` is no list, or an empty one.
+#[must_use]
+pub fn cores(text: &str) -> Option<Cores> {
+    let mut found = Cores::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<u32>().ok();
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last || last > CORE_MAX {
+            return None;
+        }
+        found.extend(first..=last);
+    }
+    Some(found)
+}
 
 /// A group of threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +111,12 @@ pub trait Affinity {
     /// # Errors
     /// The thread is gone, not ours, or its cpuset has none of the cores.
     fn set(&mut self, tid: Tid, cores: &Cores) -> io::Result<()>;
+
+    /// A thread was started by one whose mask was changed, and has that mask from birth.
+    fn adopt(&mut self, _tid: Tid, _parent: Tid) {}
+
+    /// A thread has ended.
+    fn forget(&mut self, _tid: Tid) {}
 }
 
 /// A thread that was seen.
@@ -107,15 +149,52 @@ impl<A: Affinity> Specialiser<A> {
         }
     }
 
-    /// One look: the threads that were seen to write since the last.
-    pub fn look(&mut self, seen: &BTreeSet<Tid>, now_ns: u64) {
+    /// One look: the threads that were seen to write since the last. The answer has the threads
+    /// that have come to another group, or to none.
+    pub fn look(&mut self, seen: &BTreeSet<Tid>, now_ns: u64) -> Vec<(Tid, Place)> {
         for tid in seen {
             self.meet(*tid);
         }
         let members: Vec<Tid> = self.members.keys().copied().collect();
+        let mut moved = Vec::new();
         for tid in members {
+            let before = self.place(tid);
             self.decide(tid, seen.contains(&tid), now_ns);
+            let after = self.place(tid);
+            if std::mem::discriminant(&before) != std::mem::discriminant(&after) {
+                moved.push((tid, after));
+            }
         }
+        moved
+    }
+
+    /// A thread is new. It has the mask of the thread that has started it: if that is a group's,
+    /// the new thread is of the same group, and its own mask is the one that its parent had. `kin`
+    /// are the threads of its process and of the one that has started it.
+    pub fn born(&mut self, tid: Tid, kin: &BTreeSet<Tid>) {
+        if self.members.contains_key(&tid) || self.let_go.contains(&tid) {
+            return;
+        }
+        let Ok(mask) = self.affinity.get(tid) else {
+            return;
+        };
+        let of_kin = || self.members.iter().filter(|(one, _)| kin.contains(one));
+        let is_group = mask == self.groups.pm.cores || mask == self.groups.general.cores;
+        let parent = of_kin()
+            .find(|(_, member)| member.applied == mask && member.applied != member.original)
+            .or_else(|| of_kin().find(|(_, member)| is_group && member.original != mask));
+        let Some((parent, member)) = parent else {
+            return;
+        };
+        let (parent, member) = (*parent, member.clone());
+        self.affinity.adopt(tid, parent);
+        self.members.insert(
+            tid,
+            Member {
+                applied: mask,
+                ..member
+            },
+        );
     }
 
     /// The place of a thread.
@@ -135,6 +214,7 @@ impl<A: Affinity> Specialiser<A> {
     pub fn forget(&mut self, tid: Tid) {
         self.members.remove(&tid);
         self.let_go.remove(&tid);
+        self.affinity.forget(tid);
     }
 
     /// Gives all threads their own masks back. The answer has the threads that could not get it.
@@ -172,11 +252,13 @@ impl<A: Affinity> Specialiser<A> {
         let Ok(now) = self.affinity.get(tid) else {
             // Gone.
             self.members.remove(&tid);
+            self.affinity.forget(tid);
             return;
         };
         if now != member.applied {
             self.members.remove(&tid);
             self.let_go.insert(tid);
+            self.affinity.forget(tid);
             return;
         }
         let place = next(&self.groups, member.place, is_seen, now_ns);

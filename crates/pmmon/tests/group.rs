@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use pmmon::Tid;
-use pmmon::group::{Affinity, Cores, Group, Groups, Place, Specialiser};
+use pmmon::group::{Affinity, Cores, Group, Groups, Place, Specialiser, cores, listed};
 use proptest::prelude::*;
 
 const EXPIRY: u64 = 200;
@@ -153,4 +153,44 @@ fn a_writer_leaves_by_steps() {
     }
     let (masks, failed) = specialiser.end();
     assert_eq!((masks.0[&1].clone(), failed), (own(1), vec![]));
+}
+
+/// Goal: a thread that a writer has started, and which has the writer's mask by that, gets the
+/// writer's own mask in the end. Method: one is born within each group, one elsewhere, and one of
+/// another process.
+#[test]
+fn a_thread_born_in_a_group_leaves_it() {
+    let masks = Masks(BTreeMap::from([(1, own(1)), (4, own(4))]));
+    let shared = std::rc::Rc::new(std::cell::RefCell::new(masks));
+    let mut specialiser = Specialiser::new(groups(true), Shared(shared.clone()));
+    specialiser.look(&BTreeSet::from([1]), 0);
+    let kin = BTreeSet::from([1]);
+    for (tid, cores) in [
+        (10, groups(true).pm.cores),
+        (11, groups(true).general.cores),
+        (12, own(1)),
+    ] {
+        shared.borrow_mut().0.insert(tid, cores);
+        specialiser.born(tid, &kin);
+    }
+    shared.borrow_mut().0.insert(13, groups(true).pm.cores);
+    specialiser.born(13, &BTreeSet::from([4]));
+    assert!(matches!(specialiser.place(10), Place::Pm(_)));
+    specialiser.look(&BTreeSet::new(), EXPIRY);
+    specialiser.look(&BTreeSet::new(), EXPIRY + GENERAL);
+    for tid in [1, 10, 11, 12] {
+        assert_eq!(shared.borrow().0[&tid], own(1), "{tid}");
+    }
+    assert_eq!(shared.borrow().0[&13], groups(true).pm.cores);
+}
+
+/// Goal: lists of cores are read and written as the kernel does.
+#[test]
+fn cores_are_listed() {
+    for text in ["0", "0-2", "0-2,5", "1,3,5-7,1023"] {
+        assert_eq!(listed(&cores(text).unwrap()), text);
+    }
+    for text in ["", "a", "2-1", "1024", "0,", "0--1", "4294967296"] {
+        assert_eq!(cores(text), None, "{text}");
+    }
 }

@@ -3,6 +3,7 @@
 //! `pmm-writer` on a file, and `pmmon` beside it.
 
 mod matrix;
+mod pin;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

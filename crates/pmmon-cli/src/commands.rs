@@ -146,7 +146,7 @@ pub struct Record {
 /// `pmmon report`
 #[derive(Debug, Args)]
 pub struct Report {
-    /// A recording of `pmmon record`; `-` is stdin
+    /// A recording of `pmmon record`, or a file of `perf record`; `-` is stdin
     pub file: PathBuf,
     /// The lines
     #[arg(long, value_enum, default_value = "process")]
@@ -169,6 +169,8 @@ pub enum Lines {
     File,
     /// Sizes of accesses
     Size,
+    /// Each sample, of a file of perf
+    Sample,
 }
 
 /// `pmmon pin`

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod doctor;
+mod perf;
 mod pin;
 mod record;
 mod report;

@@ -11,6 +11,7 @@ use pmmon::{Access, Ledger, recording};
 use pmmon_cli::commands::{Lines, Report};
 use serde::Serialize;
 
+use crate::perf;
 use crate::rows::{Ends, NotSeen, not_seen, round, shown};
 
 #[derive(Serialize)]
@@ -33,10 +34,21 @@ struct Named {
 }
 
 pub(crate) fn run(arguments: &Report) -> Result<ExitCode, Failure> {
+    if perf::is_one(&arguments.file) {
+        perf::report(&arguments.file, arguments.by, arguments.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let by = match arguments.by {
         Lines::Process | Lines::Thread | Lines::Size => By::Thread,
         Lines::Site => By::Site,
         Lines::File => By::File,
+        Lines::Sample => {
+            let cause = "--by sample: only files of perf are shown so";
+            return Err(Failure::new(
+                cause,
+                "a recording of pmmon has a line for each event",
+            ));
+        }
     };
     let ledger = read(arguments, by)?;
     match arguments.by {
@@ -46,7 +58,7 @@ pub(crate) fn run(arguments: &Report) -> Result<ExitCode, Failure> {
         }
         Lines::Site => names(arguments, &ledger, "site")?,
         Lines::File => names(arguments, &ledger, "file")?,
-        Lines::Size => names(arguments, &ledger, "size")?,
+        Lines::Size | Lines::Sample => names(arguments, &ledger, "size")?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,6 +15,7 @@ pub mod event;
 pub mod group;
 pub mod ledger;
 pub mod monitor;
+pub mod perfdata;
 pub mod planted;
 pub mod proc;
 pub mod recording;

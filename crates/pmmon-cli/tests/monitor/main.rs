@@ -3,6 +3,7 @@
 //! `pmm-writer` on a file, and `pmmon` beside it.
 
 mod matrix;
+mod perf;
 mod pin;
 
 use std::fs;
@@ -63,8 +64,10 @@ impl Load {
         let mut text = String::new();
         let mut stdout = self.child.stdout.take().unwrap();
         stdout.read_to_string(&mut text).unwrap();
-        self.child.wait().unwrap();
-        serde_json::from_str(text.lines().last().unwrap()).unwrap()
+        let status = self.child.wait().unwrap();
+        let line = text.lines().last();
+        let line = line.unwrap_or_else(|| panic!("pmm-writer told nothing: {status}"));
+        serde_json::from_str(line).unwrap()
     }
 
     fn go(&mut self) {
@@ -327,7 +330,7 @@ fn what_cannot_be_measured_is_answered() {
     assert_eq!(run.status.code(), Some(1));
     let says = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(
-        says.contains("line 1") && says.contains("pmmon record"),
+        says.contains("offset 0") && says.contains("record it again"),
         "{says}"
     );
     let doctor = output(&["doctor"]);

@@ -22,6 +22,8 @@ const POINTS_MAX: usize = 4;
 /// Bytes of a word.
 const WORD_BYTES: u64 = 8;
 const NAME: &str = "watch";
+/// The golden ratio's fraction, of 2^64.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Nanoseconds of a thread's time between two traps below which fewer words are watched: traps
 /// take a twentieth of it then, and the error of their cost would be seen in the estimate.
 const TRAP_EVERY_NS: u64 = 400_000;
@@ -75,6 +77,7 @@ struct Followed {
     pid: u32,
     ring: RingOf,
     slots: Vec<Slot>,
+    sequence: Sequence,
     words: u64,
     /// Slots that watch in this round, the first ones.
     active: usize,
@@ -106,18 +109,31 @@ struct Slot {
 struct Draw(u64);
 
 impl Draw {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    /// A place from which a thread's sequence begins.
+    fn start(&mut self) -> Sequence {
+        self.0 = self.0.wrapping_add(GOLDEN);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        ((u128::from(mixed) * u128::from(end)) >> 64) as u64
+        Sequence(mixed ^ (mixed >> 31))
+    }
+}
+
+/// A sequence of places that fills a range evenly from any start, by the golden ratio. Each place
+/// is uniform, as the start is; that a thread which keeps to a part of the regions is met by just
+/// its part of the draws makes estimates closer.
+#[derive(Debug)]
+struct Sequence(u64);
+
+impl Sequence {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(GOLDEN);
+        ((u128::from(self.0) * u128::from(end)) >> 64) as u64
     }
 }
 
 impl Process {
-    fn word(&self, draw: &mut Draw) -> Option<u64> {
+    fn word(&self, draw: &mut Sequence) -> Option<u64> {
         if self.words == 0 {
             return None;
         }
@@ -161,8 +177,9 @@ impl Watch {
         let process = process.ok_or_else(|| io::Error::from(ErrorKind::NotFound))?;
         let ring = open_ring(thread.tid)?;
         let mut slots = Vec::new();
+        let mut sequence = self.draw.start();
         while slots.len() < POINTS_MAX
-            && let Some(word) = process.word(&mut self.draw)
+            && let Some(word) = process.word(&mut sequence)
         {
             let mut point = match Point::open(thread.tid, word, self.options.reads, &ring) {
                 Ok(point) => point,
@@ -186,6 +203,7 @@ impl Watch {
             ring: RingOf(ring),
             active: slots.len(),
             slots,
+            sequence,
             words: process.words,
             began: Instant::now(),
             ran_ns: 0,
@@ -325,7 +343,7 @@ impl Followed {
     }
 
     /// Begins a round with other words. A breakpoint that can not move is given up.
-    fn begin(&mut self, process: &Process, draw: &mut Draw, arms: &mut u64) {
+    fn begin(&mut self, process: &Process, arms: &mut u64) {
         self.words = process.words;
         self.began = Instant::now();
         let mut left = self.active;
@@ -334,7 +352,7 @@ impl Followed {
                 return true;
             }
             left -= 1;
-            let Some(word) = process.word(draw) else {
+            let Some(word) = process.word(&mut self.sequence) else {
                 return true;
             };
             *arms += 1;
@@ -440,7 +458,7 @@ impl Sampler for Watch {
             followed.close_hot(self.options.hits_max);
             if followed.began.elapsed() >= self.options.arm {
                 followed.end(*tid, process, self.options.reads, to, &mut drained);
-                followed.begin(process, &mut self.draw, &mut self.arms);
+                followed.begin(process, &mut self.arms);
             }
         }
         drained

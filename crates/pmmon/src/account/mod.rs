@@ -244,8 +244,7 @@ impl Totals {
         self.frame.turns += ran;
         self.frame.undisturbed += (ran - all).max(ran * UNDISTURBED_MIN) / beside;
         let ran = ran / beside;
-        self.frame.ran += ran;
-        self.frame.ran_squared += ran * ran;
+        self.frame.weigh(ran);
         self.frame.words = self.frame.words.max(arm.words as f64);
         // Lost and undecoded hits were like those that were seen.
         let mut hits = arm.hits.max(open.traps) as f64 / open.traps.max(1) as f64;
@@ -265,6 +264,10 @@ impl Totals {
         for (key, (sum, largest, hits)) in &open.seen {
             let series = self.words.entry(*key).or_default();
             series.add(sum * weight, ran, uncertain, *largest, *hits);
+        }
+        for (key, series) in &mut self.words {
+            let sum = open.seen.get(key).map_or(0.0, |(sum, ..)| *sum);
+            series.compare(&self.frame, sum * weight * ran);
         }
         if open.traps == 0 && arm.hits > 0 {
             // Nothing of the hits could be read: half a word each, and the interval has both ends.
@@ -313,7 +316,8 @@ impl Totals {
             Key::Bytes(_) | Key::Tagged(..) => WORD_BYTES as f64,
             Key::Accesses(_) | Key::Sized(..) => 1.0,
         };
-        let words = self.words.get(&key).copied().unwrap_or_default();
+        let nothing = Series::default();
+        let words = self.words.get(&key).unwrap_or(&nothing);
         let mut moments = words.moments(&self.frame, self.ran_ns, most);
         if let Some(independent) = self.independent.get(&key) {
             moments.add(independent);

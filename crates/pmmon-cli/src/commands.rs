@@ -1,6 +1,7 @@
 //! The command line of `pmmon`.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -46,6 +47,15 @@ Of a program that it starts, the exit code is the program's.")]
     Record(Record),
     /// Make the tables of a recording again, by process, thread, instruction, file or size
     Report(Report),
+    /// Show totals to Prometheus, over HTTP on this machine or in a file
+    #[command(after_help = "\
+Examples:
+
+  pmmon export --listen 127.0.0.1:9753
+  pmmon export --output /var/lib/node_exporter/pmmon.prom --interval 15
+
+A counter shows the most that its estimate has been, because an estimate may fall and a counter must not.")]
+    Export(Export),
     /// Let threads that write to persistent memory run on cores of their own
     #[command(after_help = "\
 The file:
@@ -171,6 +181,32 @@ pub enum Lines {
     Size,
     /// Each sample, of a file of perf
     Sample,
+}
+
+/// `pmmon export`
+#[derive(Debug, Args)]
+pub struct Export {
+    /// Processes
+    #[command(flatten)]
+    pub look: Look,
+    /// A loopback address that answers GET /metrics; port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "output")]
+    pub listen: Option<SocketAddr>,
+    /// A file that is replaced in each round
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Seconds of a round
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
+    pub interval: f64,
+    /// Rounds; without it, until the end of the processes or a signal
+    #[arg(long)]
+    pub count: Option<u64>,
+    /// A series for each thread
+    #[arg(long)]
+    pub per_thread: bool,
+    /// Processes or threads with series of their own; others are pid="other" together
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000)]
+    pub max_series: usize,
 }
 
 /// `pmmon pin`

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod doctor;
+mod export;
 mod perf;
 mod pin;
 mod record;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Pin(arguments) => pin::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
     };

@@ -2,6 +2,7 @@
 //! and from a recording; and whoever can not be measured gets a clear answer. Method: the program
 //! `pmm-writer` on a file, and `pmmon` beside it.
 
+mod export;
 mod matrix;
 mod perf;
 mod pin;

@@ -27,6 +27,8 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Nanoseconds of a thread's time between two traps below which fewer words are watched: traps
 /// take a twentieth of it then, and the error of their cost would be seen in the estimate.
 const TRAP_EVERY_NS: u64 = 400_000;
+/// Rounds after which the number of words is looked at.
+const ROUNDS: u32 = 8;
 
 /// How to watch.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +83,8 @@ struct Followed {
     words: u64,
     /// Slots that watch in this round, the first ones.
     active: usize,
+    /// Rounds since the number of words was looked at, their traps, and the thread's time.
+    lately: (u32, u64, u64),
     began: Instant,
     ran_ns: u64,
 }
@@ -202,6 +206,7 @@ impl Watch {
             pid: thread.pid,
             ring: RingOf(ring),
             active: slots.len(),
+            lately: (0, 0, 0),
             slots,
             sequence,
             words: process.words,
@@ -331,9 +336,17 @@ impl Followed {
         }
     }
 
-    /// The words of the next round, by the traps of this one: half of them where there were many,
-    /// twice as many where there were few.
+    /// The words of the next rounds, by the traps of the last [`ROUNDS`]: half of them where there
+    /// were many, twice as many where there were few. A round alone must not decide: its traps
+    /// depend on its places, and those of the next follow from them.
     fn adapt(&mut self, traps: u64, ran_ns: u64) {
+        self.lately.0 += 1;
+        self.lately.1 += traps;
+        self.lately.2 += ran_ns;
+        if self.lately.0 < ROUNDS {
+            return;
+        }
+        let (_, traps, ran_ns) = std::mem::take(&mut self.lately);
         let time_of_traps = traps.saturating_mul(TRAP_EVERY_NS);
         if time_of_traps > ran_ns {
             self.active = (self.active / 2).max(1);

@@ -164,7 +164,7 @@ fn watched_bytes_are_those_written() {
             assert_eq!(sizes, [pieces], "{op:?} of {bytes} bytes");
             assert!(figure.hits > 20, "{figure:?}");
             // A word of this megabyte is hit 5,000 times a second and more.
-            assert!(bytes < 256 || op != Op::Read || fewest == 1, "{fewest}");
+            assert!(bytes < 256 || op != Op::Read || fewest < 4, "{fewest}");
             // Five half intervals are no matter of luck.
             assert!(
                 off.abs() < 5.0 * half,

@@ -73,16 +73,17 @@ pjdfstest_compared() {
 
 tally() { awk -v at="$1" '{ n[$at]++ } END { printf "%d ok, %d failed, %d skipped", n["ok"], n["FAILED"], n["skipped"] }' "$out/pjd.both"; }
 
-# fsx_with WEIGHT OF MAPPED: random calls on one file, each read compared.
+# fsx_with WEIGHT OF MAPPED [ALIGNMENT MOST COPIES]: random calls on one file, each read compared. With an
+# alignment fsx asks for allocations of 0 bytes, which it takes for a lack where they are refused.
 fsx_with() {
-    local mapped=$1 count=5000
+    local mapped=$1 align=${2:-1} most=${3:-65536} copies=${4:-2} count=5000
     [ "$mode" = long ] && count=100000
     cat >"$out/fsx.toml" <<END
 flen = 1048576
 [opsize]
-max = 65536
+max = $most
 min = 0
-align = 1
+align = $align
 [weights]
 read = 10
 write = 10
@@ -93,11 +94,11 @@ close_open = 1
 invalidate = $((mapped > 0))
 fsync = 1
 fdatasync = 1
-posix_fallocate = 2
+posix_fallocate = $((align > 1 ? 0 : 2))
 punch_hole = 2
 sendfile = 2
 posix_fadvise = 1
-copy_file_range = 2
+copy_file_range = $copies
 END
     "${below[@]}" fsx -q -N "$count" -S "${PMFS_FSX_SEED:-1}" -f "$out/fsx.toml" file
 }
@@ -111,4 +112,6 @@ posix_suites() {
     fi
     check "fsx, with mmap" fsx fsx_with 10
     check "fsx, without mmap" fsx fsx_with 0
+    # Copies of 64 KiB and more share their blocks.
+    check "fsx, whole blocks that are shared" fsx fsx_with 0 4096 262144 12
 }

@@ -90,6 +90,8 @@ campaign "suites" '^suites, ' \
 campaign "programs" '^programs.*passed' \
     bash -c 'sh tests/bootstrap.sh programs && make build && bash tests/programs.sh long && bash tests/programs.sh run long'
 campaign "CPython" '^CPython.s tests: ' bash -c 'make build && bash tests/cpython.sh'
+campaign "damaged inputs of the model" '^test a_million_of_each_kind \.\.\. ok' \
+    cargo test --release -p pmep-cli --test mutants -- --ignored a_million_of_each_kind
 campaign "monitor" '^(seq|random|zipf:[0-9.]+): [0-9]+ of' \
     env TMPDIR=/dev/shm PMMON_MATRIX_SIZE="${PMMON_MATRIX_SIZE:-3M}" PMMON_MATRIX_SECONDS="${PMMON_MATRIX_SECONDS:-20}" \
     cargo test --release -p pmmon-cli --test monitor -- --ignored --nocapture the_whole_matrix

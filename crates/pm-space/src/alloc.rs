@@ -310,7 +310,9 @@ impl<P: Meaning> Space<P> {
         Ok(done)
     }
 
-    /// Allocates an inode number, which its record names.
+    /// Allocates an inode number, which its record names. The lane's cursor only goes on, so that a
+    /// freed number is given out again late: a call that has looked a name up, and has not locked
+    /// its inode yet, would do to the next file what was meant for the last one.
     ///
     /// # Errors
     /// [`Error::NoInodes`].
@@ -344,16 +346,11 @@ impl<P: Meaning> Space<P> {
         Err(Error::NoInodes)
     }
 
-    /// Frees an inode number that a record names, and strikes it out of the record. The lane gives
-    /// it out again before numbers that no block of the table may be there for.
+    /// Frees an inode number that a record names, and strikes it out of the record.
     pub fn free_ino(&self, lane: &Lane<'_, P>, record: u64, ino: u64) {
         let map = Bitmap::inodes(lane.waits());
         let _held = map.lock(ino);
         map.mark(Run::one(ino), false);
-        let cursor = lane.inode_cursor();
-        if ino < cursor && ino / GROUP_UNITS == (cursor - 1) / GROUP_UNITS {
-            lane.set_inode_cursor(ino);
-        }
         lane.strike_out(record);
     }
 

@@ -113,33 +113,3 @@ impl Leaves for TableBlock<'_> {
 pub(crate) fn made(pool: &Pool, ino: Ino) -> Result<Inode> {
     Inode::load(pool, ino)
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::ROOT_INO;
-    use crate::scratch::{NODE, Scratch};
-
-    /// Goal: files that come and go leave the table as long as it was. Method: rounds of making and
-    /// deleting them, beside files that stay, and the free blocks after the first one.
-    #[test]
-    fn numbers_are_given_out_again() {
-        let scratch = Scratch::new(16 << 20);
-        let fs = scratch.open();
-        for stays in 0..40 {
-            fs.create(ROOT_INO, format!("stays {stays}").as_bytes(), &NODE)
-                .unwrap();
-        }
-        let mut free = None;
-        for _ in 0..50 {
-            let names = (0..40).map(|file| format!("file {file}"));
-            for name in names.clone() {
-                fs.create(ROOT_INO, name.as_bytes(), &NODE).unwrap();
-            }
-            for name in names {
-                fs.unlink(ROOT_INO, name.as_bytes()).unwrap();
-            }
-            let now = fs.statfs().unwrap().blocks_free;
-            assert_eq!(*free.get_or_insert(now), now);
-        }
-    }
-}

@@ -109,7 +109,7 @@ impl World<'_> {
         // chmod writes an access ACL anew, with all other attributes.
         let need = match self.attribute_blocks(ino) {
             blocks @ 2.. if set.mode.is_some() => Need::Run(blocks),
-            _ if set.size.is_some() => self.need_of_own(ino),
+            _ if set.size.is_some() => self.need_of_own(ino, SIZE_MAX),
             _ => Need::Nothing,
         };
         let full = matches!(answer, Err(Error::NoSpace));
@@ -155,9 +155,11 @@ impl World<'_> {
         self.model.compare(&attr)
     }
 
-    /// The need of a call that takes no blocks, but those in place of shared ones.
-    fn need_of_own(&self, ino: Ino) -> Need {
+    /// The need of a call on `len` bytes that takes no blocks, but those in place of shared ones:
+    /// of a file that is mapped, all of them.
+    fn need_of_own(&self, ino: Ino, len: u64) -> Need {
         match self.model.live(ino) {
+            Ok(node) if node.cloned && self.model.is_pinned(ino) => Need::AtOnce(len / BLOCK + 8),
             Ok(node) if node.cloned => Need::Blocks(8),
             _ => Need::Nothing,
         }
@@ -301,7 +303,7 @@ impl World<'_> {
         let answer = fs.fallocate(ino, mode, at, len);
         let punch = mode.contains(FallocateMode::PUNCH_HOLE);
         let need = if punch {
-            self.need_of_own(ino)
+            self.need_of_own(ino, len)
         } else if mode.contains(FallocateMode::ZERO_RANGE) {
             Need::AtOnce(len / BLOCK + 2)
         } else {

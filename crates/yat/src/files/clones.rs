@@ -36,7 +36,7 @@ fn large_cloned(fs: &Fs, p: &Prepared) -> Result<()> {
     fs.clone_range((p.blank, 0), (p.small, 0), 0)
 }
 
-/// `dir/small` has bytes of old behind its end.
+/// `dir/small` has old bytes behind its end.
 fn cut(fs: &Fs, p: &Prepared) -> Result<()> {
     elsewhere(fs, p)?;
     fs.write(p.small, 0, &pattern(4096, 5))?;

@@ -107,6 +107,8 @@ impl World<'_> {
         if done > 0 {
             let content = self.model.content(ino);
             content.become_of(source, (from_at, at), done);
+            // Part of a block may be zeros in both, and the rest of it is past the end.
+            content.truncate(content.size);
         }
         let now = self.span();
         if done > 0 && now.holds(attr.mtime_ns) {

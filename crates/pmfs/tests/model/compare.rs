@@ -4,6 +4,7 @@
 use crate::apply::World;
 use crate::apply_inode::differ;
 use crate::content::BLOCK;
+use crate::operation::Operation;
 use crate::reference::{Body, Node};
 use pmfs::{Error, Fs, Ino};
 use pmfs_admin::Admin;
@@ -26,6 +27,23 @@ impl World<'_> {
             self.model.node(ino).atime.push(now);
         }
         self.check(fs)
+    }
+
+    /// Compares the data of the files that an operation names.
+    pub fn compare_named(&mut self, fs: &Fs, operation: &Operation) -> Result<(), String> {
+        let began = self.pool.now_ns();
+        for ino in operation.inos().into_iter().flatten() {
+            let Some(node) = self.model.nodes.get(&ino) else {
+                continue;
+            };
+            compare_data(fs, ino, node).map_err(|text| format!("inode {ino}: {text}"))?;
+            if self.model.files.contains(&ino) {
+                let mut now = self.span();
+                now.from = began;
+                self.model.node(ino).atime.push(now);
+            }
+        }
+        Ok(())
     }
 
     pub fn check(&self, fs: &Fs) -> Result<(), String> {

@@ -6,8 +6,8 @@
 //! replays it.
 //!
 //! `PMFS_MODEL_SEED` picks the run, `PMFS_MODEL_OPS` the number of operations over all pools,
-//! `PMFS_MODEL_POOL` one pool alone; `PMFS_MODEL_COMPARE_FROM` compares everything after each
-//! operation from that number on, which finds the operation at fault.
+//! `PMFS_MODEL_POOL` one pool alone; `PMFS_MODEL_COMPARE_FROM` compares the files that an operation
+//! names after each from that number on, which finds the operation at fault.
 
 mod acl;
 mod apply;

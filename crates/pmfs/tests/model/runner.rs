@@ -40,7 +40,7 @@ pub struct Run<'p> {
     generator: Generator,
     random: Random,
     free_at_start: u64,
-    /// From this operation on, everything is compared after each.
+    /// From this operation on, the files that an operation names are compared after it.
     compare_from: u64,
     /// The last operations.
     past: VecDeque<(u64, usize, Operation)>,
@@ -98,7 +98,7 @@ impl<'p> Run<'p> {
             }
             if number >= self.compare_from {
                 let fs = self.instances[instance].as_ref().expect("it is open");
-                let compared = self.world.compare_all(fs);
+                let compared = self.world.compare_named(fs, &operation);
                 compared.map_err(|text| {
                     format!("{}{}\n  after: {text}", self.before(&operation), what())
                 })?;

@@ -31,6 +31,8 @@ pub struct LockSet<'a> {
     changing: Cell<bool>,
     /// Whether the locks named pending commits, which this call has to complete.
     adopted: Cell<bool>,
+    /// Whether the thread has the locks without this set ([`AllLocks`]), and keeps them.
+    had: bool,
     /// Whether the call only reads under the locks: pending commits are then left as they are.
     reads: bool,
     began: Began,
@@ -62,13 +64,15 @@ impl<'a> LockSet<'a> {
             }
         }
         lines[..count].sort_unstable();
+        let mut had = false;
         for &line in &lines[..count] {
-            owner::acquire(waits, line);
+            had |= owner::acquire_unless_had(waits, line);
         }
         LockSet {
             waits,
             lines,
             count,
+            had,
             changing: Cell::new(false),
             adopted: Cell::new(false),
             reads,
@@ -85,7 +89,7 @@ impl<'a> LockSet<'a> {
         if self.lines[..self.count].contains(&line) {
             return true;
         }
-        if self.count == LOCKS_MAX || !owner::try_acquire(self.waits.share, line) {
+        if self.count == LOCKS_MAX || !self.had && !owner::try_acquire(self.waits.share, line) {
             return false;
         }
         let pending = PendingCommit::load(self.waits.share, LockRaw::pending_commit.of(line));
@@ -93,7 +97,9 @@ impl<'a> LockSet<'a> {
             .is_some_and(|pending| pending.is_redo() && !pending.is_complete(self.waits.share))
         {
             // Another lane would have to complete the commit, and this call has a lane already.
-            owner::release(self.waits.share, line);
+            if !self.had {
+                owner::release(self.waits.share, line);
+            }
             return false;
         }
         self.lines[self.count] = line;
@@ -249,9 +255,53 @@ impl Drop for LockSet<'_> {
             if self.changing.get() {
                 self.bump(line);
             }
-            owner::release(self.waits.share, line);
+            if !self.had || planted!("bug-had-lock-released") {
+                owner::release(self.waits.share, line);
+            }
         }
     }
+}
+
+/// Every lock of the table, so that nobody but this thread changes anything of a file meanwhile.
+/// The calls that the thread makes have their locks by this one. It must not wait for anything that
+/// another thread does in a call, and must not print: its output may lie in this very pool.
+pub struct AllLocks<'a> {
+    waits: Waits<'a>,
+    began: Began,
+}
+
+impl<'a> AllLocks<'a> {
+    /// Takes all locks, in table order, however long that takes. The thread has none of them.
+    #[cfg_attr(feature = "record", track_caller)]
+    pub fn take(waits: impl Into<Waits<'a>>) -> AllLocks<'a> {
+        let waits = waits.into();
+        if !planted!("bug-tree-cloned-unlocked") {
+            for line in lines(waits.share) {
+                owner::acquire(waits, line);
+            }
+            waits.share.note_all_locks(true);
+        }
+        let began = Began::now();
+        AllLocks { waits, began }
+    }
+}
+
+impl Drop for AllLocks<'_> {
+    fn drop(&mut self) {
+        let share = self.waits.share;
+        if !share.has_all_locks() || share.gives_up(self.began) {
+            return;
+        }
+        share.note_all_locks(false);
+        for line in lines(share).rev() {
+            owner::release(share, line);
+        }
+    }
+}
+
+fn lines(share: &Share) -> impl DoubleEndedIterator<Item = u64> {
+    let first = share.geometry.locks;
+    (0..share.geometry.lock_count).map(move |at| first + at * LockRaw::SIZE)
 }
 
 /// Makes the pending commit of an inode's line durable. A call that writes a new inode in the place

@@ -9,6 +9,7 @@
 extern crate self as pmfs_admin;
 
 pub mod check;
+mod clone_tree;
 mod defrag;
 pub mod dump;
 mod dump_stream;
@@ -29,6 +30,7 @@ use pmfs::{Fs, Result};
 use std::io::Write;
 
 pub use check::{CheckReport, Finding};
+pub use clone_tree::CloneReport;
 pub use defrag::{DefragReport, Merged};
 pub use dump_stream::new_file::NewFile;
 pub use dump_stream::save::Progress;
@@ -126,6 +128,21 @@ pub trait Admin {
     fn save(&self, out: &mut dyn Write, progress: Progress<'_>) -> Result<SaveReport> {
         let pool = self.fs().pool();
         dump_stream::save::save(pool, pool.is_damaged(), out, progress)
+    }
+
+    /// Gives the tree below `source`, or a file, a second place: `name` in `dir`, with all of it as
+    /// it is at one instant. Files share their blocks with the copies until either is changed. Hard
+    /// links, owners, modes, ACLs, extended attributes, and times of access and change of content
+    /// are kept. Meanwhile all changes of the pool wait, in all processes. After a crash the copy
+    /// is there whole, or not at all.
+    ///
+    /// # Errors
+    /// [`Exists`](pmfs::Error::Exists), [`NoSpace`](pmfs::Error::NoSpace),
+    /// [`NoInodes`](pmfs::Error::NoInodes): nothing is left of the copy then.
+    /// [`PagesElsewhere`](pmfs::Error::PagesElsewhere): a mount's kernel takes stores to a file
+    /// faster than it can give them back.
+    fn clone_tree(&self, source: Ino, dir: Ino, name: &[u8]) -> Result<CloneReport> {
+        clone_tree::clone_tree(self.fs(), source, dir, name)
     }
 
     /// Makes one large leaf of the small ones that hold the 2 MiB around a byte of a file, if all

@@ -85,6 +85,8 @@ On a terminal it runs until Ctrl-C. Otherwise it shows one round, over the time 
     Get(Get),
     /// Copy files into a pool
     Put(Put),
+    /// Clone a file or tree inside a pool, at one instant; the clone shares its blocks
+    Clone(CloneTree),
     /// List pools and heaps: mounted pools, and files of both in the usual places
     List(List),
     /// Delete pools that are not in use
@@ -391,6 +393,31 @@ pub struct Put {
     /// A directory with everything below; links stay links
     #[arg(long, short)]
     pub recursive: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs clone`
+#[derive(Args)]
+#[command(after_help = "\
+Examples: a tree before an experiment, and the whole pool under a name of its own:
+
+  pmfs clone /dev/shm/pool project project-before
+  pmfs clone /dev/shm/pool / snapshot-monday
+
+The pool may be mounted and in use: the clone has all files as they are at one instant, for which changes wait.
+It takes no room but for names, inodes and what leads to blocks, until either side is changed. DST is there
+whole or not at all, also after a crash. Permissions, owners, times, ACLs and hard links are kept.")]
+pub struct CloneTree {
+    /// The pool file
+    pub pool: PathBuf,
+    /// A file or directory in the pool
+    #[arg(value_name = "SRC")]
+    pub src: PathBuf,
+    /// The clone: a new name, or a directory
+    #[arg(value_name = "DST")]
+    pub dest: PathBuf,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

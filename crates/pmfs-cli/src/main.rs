@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod called;
+mod clone;
 mod copied;
 mod crash;
 mod daemon;
@@ -88,6 +89,7 @@ fn main() -> ExitCode {
         Command::Ls(arguments) => ls::run(&arguments),
         Command::Get(arguments) => get::run(&arguments),
         Command::Put(arguments) => put::run(&arguments),
+        Command::Clone(arguments) => clone::run(&arguments),
         Command::List(arguments) => list::run(&arguments),
         Command::Rm(arguments) => rm::run(&arguments),
         Command::Save(arguments) => save::run(&arguments),

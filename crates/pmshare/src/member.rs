@@ -46,6 +46,8 @@ pub struct Share<S> {
     pub(crate) shut: AtomicBool,
     /// The address space that holds the slot ([`pmem::life`]).
     pub(crate) life: AtomicU64,
+    /// The thread that has every lock of the table, as an owner word; 0: none.
+    all_locks: AtomicU64,
     /// Recovery has met damage: the pool is read-only and is never marked clean.
     pub(crate) damaged: AtomicBool,
     /// A waiter has cleaned up after dead processes and could not close their files.
@@ -97,6 +99,7 @@ impl<S: Shared> Share<S> {
             read_only: AtomicBool::new(options.read_only),
             shut: AtomicBool::new(false),
             life: AtomicU64::new(pmem::life::number()),
+            all_locks: AtomicU64::new(0),
             damaged: AtomicBool::new(false),
             unclosed: AtomicBool::new(false),
             prober,
@@ -154,6 +157,20 @@ impl<S: Shared> Share<S> {
             self.shut.store(true, Ordering::Relaxed);
         }
         gives_up
+    }
+
+    /// Notes that this thread has every lock of the table, or no longer.
+    pub fn note_all_locks(&self, has: bool) {
+        let thread = if has { self.holder().word() } else { 0 };
+        self.all_locks.store(thread, Ordering::Relaxed);
+    }
+
+    /// Returns whether this thread has every lock of the table. It then takes none of them again,
+    /// and does nothing that waits for a lock of a higher order.
+    #[cold]
+    pub fn has_all_locks(&self) -> bool {
+        let thread = self.all_locks.load(Ordering::Relaxed);
+        thread != 0 && thread == self.holder().word()
     }
 
     /// Returns whether changes are refused.

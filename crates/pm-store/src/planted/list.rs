@@ -527,6 +527,12 @@ bugs! {
     Tables "bug-slot-freed-first", "cleaning up: order of slot and tables",
         "a cleaner that dies leaves open files of a slot that is free",
         Inline(ORDER);
+    Tables "bug-tree-cloned-unlocked", "all locks at once: not taken",
+        "a tree is cloned file by file while others change it",
+        Inline(WORK);
+    Tables "bug-had-lock-released", "all locks at once: given up by a call",
+        "the first call under all locks lets others at what it has changed",
+        Inline(CHOICE);
     Tables "bug-opened-by-number", "open files: a number given out anew",
         "a call that looked a file up opens another one that has got its number since",
         Inline(CHOICE);

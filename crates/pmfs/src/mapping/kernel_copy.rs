@@ -349,7 +349,8 @@ impl Pool {
         let Error::PagesElsewhere(pages) = error else {
             return false;
         };
-        if own_copies.tells.load(Ordering::Relaxed) {
+        // A mount needs locks to write its pages back.
+        if own_copies.tells.load(Ordering::Relaxed) || self.has_all_locks() {
             return false;
         }
         // An error will be the next try's, too.

@@ -149,6 +149,30 @@ pub fn acquire<'a, S: Shared>(waits: impl Into<Waits<'a, S>>, off: u64) {
     }
 }
 
+/// Takes a lock of the table as [`acquire`] does, unless this thread has all of them; answers
+/// whether it has.
+#[inline(always)]
+#[cfg_attr(feature = "record", track_caller)]
+pub fn acquire_unless_had<'a, S: Shared>(waits: impl Into<Waits<'a, S>>, off: u64) -> bool {
+    let waits = waits.into();
+    let share = waits.share;
+    let me = share.holder().word();
+    if protocol::try_acquire(&Place { share, off }, me) {
+        return false;
+    }
+    wait_unless_had(waits, off, me)
+}
+
+#[cold]
+#[cfg_attr(feature = "record", track_caller)]
+fn wait_unless_had<S: Shared>(waits: Waits<'_, S>, off: u64, me: u64) -> bool {
+    let had = waits.share.has_all_locks();
+    if !had {
+        wait(waits, off, me);
+    }
+    had
+}
+
 #[cold]
 #[cfg_attr(feature = "record", track_caller)]
 fn wait<S: Shared>(waits: Waits<'_, S>, off: u64, me: u64) {

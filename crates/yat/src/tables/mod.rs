@@ -12,6 +12,7 @@ mod annexes;
 mod dead;
 mod pages;
 mod scenes;
+mod trees;
 
 use crate::files::{pool, tree, usage};
 use crate::kill::shared;
@@ -118,6 +119,7 @@ pub fn scenes() -> Vec<Scene> {
     all.extend(pages::all());
     all.extend(annexes::all());
     all.extend(dead::all());
+    all.extend(trees::all());
     all
 }
 

@@ -1,0 +1,325 @@
+//! Goal: a clone of a tree is that tree, as it was at one instant, and is there whole or not at
+//! all. Method: a tree with all kinds of files; writers beside the clone; pools without room.
+
+#[path = "../../pmfs/tests/scratch/mod.rs"]
+mod scratch;
+
+use pmfs::types::{SetTime, mode};
+use pmfs::{AtimeMode, Attr, Error, Fs, Ino, NewNode, OpenOptions, ROOT_INO, SetAttr, XattrFlags};
+use pmfs_admin::Admin;
+use scratch::{NODE, Scratch};
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A default ACL: all for owner and group, nothing for others.
+const ACL: &[u8] = &[
+    2, 0, 0, 0, // version
+    1, 0, 7, 0, 255, 255, 255, 255, // owner
+    4, 0, 7, 0, 255, 255, 255, 255, // group
+    32, 0, 0, 0, 255, 255, 255, 255, // others
+];
+
+/// An attachment whose reads leave times alone.
+fn open(scratch: &Scratch) -> Fs {
+    let options = OpenOptions {
+        atime: AtimeMode::Noatime,
+        ..OpenOptions::default()
+    };
+    Fs::open(&scratch.path, &options).unwrap()
+}
+
+fn file(fs: &Fs, dir: Ino, name: &str, bytes: &[u8]) -> Ino {
+    let ino = fs.create(dir, name.as_bytes(), &NODE).unwrap().ino;
+    assert_eq!(fs.write(ino, 0, bytes).unwrap(), bytes.len());
+    ino
+}
+
+fn dir(fs: &Fs, parent: Ino, name: &str, bits: u32) -> Ino {
+    let node = NewNode { mode: bits, ..NODE };
+    fs.mkdir(parent, name.as_bytes(), &node).unwrap().ino
+}
+
+/// All that is seen of a name: attributes, content, extended attributes.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    attr: (u32, u32, u32, u32, u64),
+    times: (i64, i64),
+    /// A hash of it.
+    content: u64,
+    attributes: BTreeMap<String, u64>,
+    links: u32,
+}
+
+fn seen(fs: &Fs, attr: &Attr) -> Seen {
+    let content = match attr.mode & mode::S_IFMT {
+        mode::S_IFREG => {
+            let mut bytes = vec![0; attr.size as usize];
+            assert_eq!(fs.read(attr.ino, 0, &mut bytes).unwrap(), bytes.len());
+            bytes
+        }
+        mode::S_IFLNK => fs.readlink(attr.ino).unwrap(),
+        _ => Vec::new(),
+    };
+    let names = fs.listxattr(attr.ino).unwrap();
+    let value = |name: Vec<u8>| {
+        let value = fs.getxattr(attr.ino, &name).unwrap();
+        (String::from_utf8(name).unwrap(), hash(&value))
+    };
+    Seen {
+        attr: (attr.mode, attr.uid, attr.gid, attr.rdev, attr.size),
+        times: (attr.atime_ns, attr.mtime_ns),
+        content: hash(&content),
+        attributes: names.into_iter().map(value).collect(),
+        links: attr.links,
+    }
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn tree(fs: &Fs, dir: Ino) -> BTreeMap<String, Seen> {
+    let mut all = BTreeMap::new();
+    let mut left = vec![(dir, String::new())];
+    while let Some((dir, path)) = left.pop() {
+        all.insert(path.clone(), seen(fs, &fs.getattr(dir).unwrap()));
+        for name in names(fs, dir) {
+            let attr = fs.lookup(dir, name.as_bytes()).unwrap();
+            let path = format!("{path}/{name}");
+            match attr.mode & mode::S_IFMT {
+                mode::S_IFDIR => left.push((attr.ino, path)),
+                _ => drop(all.insert(path, seen(fs, &attr))),
+            }
+        }
+    }
+    all
+}
+
+fn names(fs: &Fs, dir: Ino) -> Vec<String> {
+    let mut names = Vec::new();
+    fs.readdir_for(dir, 0, false, &mut |entry| {
+        if entry.name != b"." && entry.name != b".." {
+            names.push(String::from_utf8_lossy(entry.name).into_owned());
+        }
+        true
+    })
+    .unwrap();
+    names
+}
+
+fn time(fs: &Fs, ino: Ino, ns: i64) {
+    let set = SetAttr {
+        atime_ns: Some(SetTime::At(ns)),
+        mtime_ns: Some(SetTime::At(ns + 1)),
+        ..SetAttr::default()
+    };
+    fs.setattr(ino, &set).unwrap();
+}
+
+/// A tree with all that a name can stand for.
+fn all_kinds(fs: &Fs) -> Ino {
+    let top = dir(fs, ROOT_INO, "top", 0o2750);
+    let inner = dir(fs, top, "inner", 0o1700);
+    file(fs, inner, "small", b"small");
+    let large = file(fs, inner, "large", &vec![7; 3 << 20]);
+    let sparse = file(fs, top, "sparse", b"begin");
+    fs.write(sparse, 5 << 20, b"end").unwrap();
+    let longer = SetAttr {
+        size: Some(9 << 20),
+        ..SetAttr::default()
+    };
+    fs.setattr(sparse, &longer).unwrap();
+    fs.link(large, top, b"large too").unwrap();
+    fs.symlink(top, b"link", b"inner/small", &NODE).unwrap();
+    fs.symlink(top, b"long link", &[b'l'; 900], &NODE).unwrap();
+    fs.mknod(top, b"pipe", &NODE, mode::S_IFIFO, 0).unwrap();
+    fs.mknod(top, b"disk", &NODE, mode::S_IFBLK, 0x801).unwrap();
+    let suid = NewNode {
+        mode: 0o6755,
+        uid: 3,
+        gid: 4,
+        umask: 0,
+    };
+    fs.create(top, b"suid", &suid).unwrap();
+    fs.setxattr(inner, b"user.long", &[8; 5000], XattrFlags::empty())
+        .unwrap();
+    fs.setxattr(large, b"user.a", b"b", XattrFlags::empty())
+        .unwrap();
+    fs.setxattr(top, b"system.posix_acl_default", ACL, XattrFlags::empty())
+        .unwrap();
+    file(fs, top, "by default", b"");
+    for (at, ino) in [top, inner, large, sparse].into_iter().enumerate() {
+        time(fs, ino, 1_000_000_000 * (at as i64 + 1));
+    }
+    top
+}
+
+/// Goal: the clone has all that the tree has, is its own, and costs no blocks of data.
+#[test]
+fn a_clone_is_the_tree() {
+    let scratch = Scratch::new(64 << 20);
+    let fs = open(&scratch);
+    let top = all_kinds(&fs);
+    let before = tree(&fs, top);
+    let free = fs.statfs().unwrap().blocks_free;
+    let report = fs.clone_tree(top, ROOT_INO, b"copy").unwrap();
+    assert_eq!((report.files, report.directories), (6, 2), "{report:?}");
+    assert_eq!((report.symlinks, report.others), (2, 2), "{report:?}");
+    assert_eq!(
+        (report.bytes, report.copied),
+        ((3 << 20) + (9 << 20) + 5, 0)
+    );
+    let taken = free - fs.statfs().unwrap().blocks_free;
+    assert!(taken < 40, "{taken} blocks");
+    let copy = fs.lookup(ROOT_INO, b"copy").unwrap().ino;
+    assert_eq!(tree(&fs, copy), before);
+    assert_eq!(tree(&fs, top), before, "the clone left the tree alone");
+    let large = fs.lookup(copy, b"large too").unwrap();
+    fs.write(large.ino, 0, &[9; 9000]).unwrap();
+    assert_eq!(tree(&fs, top), before, "and changes nothing of it later");
+    let mut there = names(&fs, ROOT_INO);
+    there.sort();
+    assert_eq!(there, ["copy", "top"]);
+    fs.close().unwrap();
+    assert!(scratch.is_sound());
+}
+
+/// Goal: any inode can be cloned to any place, and nothing is cloned over what is there.
+#[test]
+fn places() {
+    let scratch = Scratch::new(64 << 20);
+    let fs = open(&scratch);
+    let top = all_kinds(&fs);
+    let before = tree(&fs, top);
+    for name in ["sparse", "link", "pipe"] {
+        let attr = fs.lookup(top, name.as_bytes()).unwrap();
+        fs.clone_tree(attr.ino, ROOT_INO, name.as_bytes()).unwrap();
+        let copy = fs.lookup(ROOT_INO, name.as_bytes()).unwrap();
+        assert_eq!(seen(&fs, &copy), seen(&fs, &attr), "{name}");
+    }
+    let there = fs.clone_tree(top, ROOT_INO, b"link");
+    assert!(matches!(there, Err(Error::Exists)), "{there:?}");
+    // Into itself: as it was before.
+    fs.clone_tree(top, top, b"itself").unwrap();
+    let itself = fs.lookup(top, b"itself").unwrap().ino;
+    let inside: Vec<_> = tree(&fs, itself).into_keys().collect();
+    assert_eq!(inside, before.into_keys().collect::<Vec<_>>());
+    fs.clone_tree(ROOT_INO, ROOT_INO, b"all").unwrap();
+    let all = fs.lookup(ROOT_INO, b"all").unwrap().ino;
+    assert_eq!(names(&fs, all).len(), 4);
+    let long = fs.clone_tree(top, ROOT_INO, &[b'n'; 256]);
+    assert!(matches!(long, Err(Error::NameTooLong)), "{long:?}");
+    let gone = fs.clone_tree(999_999, ROOT_INO, b"gone");
+    assert!(gone.is_err(), "{gone:?}");
+    let file = fs.lookup(top, b"suid").unwrap().ino;
+    let below = fs.clone_tree(top, file, b"below");
+    assert!(matches!(below, Err(Error::NotDirectory)), "{below:?}");
+    assert!(
+        names(&fs, ROOT_INO)
+            .iter()
+            .all(|name| !name.starts_with('.'))
+    );
+    fs.close().unwrap();
+    assert!(scratch.is_sound());
+}
+
+/// Goal: a clone without room leaves nothing behind, and says why.
+#[test]
+fn no_room() {
+    let scratch = Scratch::new(4 << 20);
+    let fs = open(&scratch);
+    let top = dir(&fs, ROOT_INO, "top", 0o755);
+    for number in 0..200 {
+        file(&fs, top, &format!("file-{number}"), &[number; 3000]);
+    }
+    let filler = file(&fs, ROOT_INO, "filler", b"");
+    while fs.append(filler, &[1; 4096]).is_ok() {}
+    let before = fs.statfs().unwrap();
+    let full = fs.clone_tree(top, ROOT_INO, b"copy");
+    assert!(
+        matches!(full, Err(Error::NoSpace | Error::NoInodes)),
+        "{full:?}"
+    );
+    let mut there = names(&fs, ROOT_INO);
+    there.sort();
+    assert_eq!(there, ["filler", "top"]);
+    assert_eq!(fs.statfs().unwrap().inodes_free, before.inodes_free);
+    fs.close().unwrap();
+    assert!(scratch.is_sound());
+}
+
+/// Goal: a file that a program has mapped is copied.
+#[test]
+fn mapped_files_are_copied() {
+    let scratch = Scratch::new(16 << 20);
+    let fs = open(&scratch);
+    let top = dir(&fs, ROOT_INO, "top", 0o755);
+    let mapped = file(&fs, top, "mapped", &[3; 50_000]);
+    fs.write(mapped, 2 << 20, &[4; 50_000]).unwrap();
+    fs.pin(mapped, true).unwrap();
+    let before = tree(&fs, top);
+    let report = fs.clone_tree(top, ROOT_INO, b"copy").unwrap();
+    assert_eq!((report.files, report.copied), (1, 1));
+    let copy = fs.lookup(ROOT_INO, b"copy").unwrap().ino;
+    assert_eq!(tree(&fs, copy), before);
+    fs.unpin(mapped).unwrap();
+    fs.close().unwrap();
+    assert!(scratch.is_sound());
+}
+
+/// Goal: a clone is of one instant. Method: a writer counts in one file and then in another, which
+/// is listed before a hundred more and comes first in the clone; the first is never behind.
+#[test]
+fn a_clone_is_of_one_instant() {
+    let scratch = Scratch::new(32 << 20);
+    let fs = open(&scratch);
+    let top = dir(&fs, ROOT_INO, "top", 0o755);
+    for number in 0..100 {
+        file(&fs, top, &format!("file-{number}"), &0u64.to_le_bytes());
+    }
+    let listed = names(&fs, top);
+    let [first, last] = [&listed[0], &listed[99]];
+    let is_over = AtomicBool::new(false);
+    let count = |dir: Ino, name: &str| {
+        let mut bytes = [0; 8];
+        let ino = fs.lookup(dir, name.as_bytes()).unwrap().ino;
+        fs.read(ino, 0, &mut bytes).unwrap();
+        u64::from_le_bytes(bytes)
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let inos = [first, last].map(|name| fs.lookup(top, name.as_bytes()).unwrap().ino);
+            let mut count = 1u64;
+            while !is_over.load(Ordering::Relaxed) {
+                for ino in inos {
+                    fs.write(ino, 0, &count.to_le_bytes()).unwrap();
+                }
+                count += 1;
+            }
+        });
+        let (mut seen, mut found) = (0, Vec::new());
+        for number in 0..40 {
+            let since = Instant::now();
+            while count(top, last) == seen && since.elapsed() < Duration::from_secs(20) {
+                std::thread::yield_now();
+            }
+            let name = format!("copy-{number}");
+            fs.clone_tree(top, ROOT_INO, name.as_bytes()).unwrap();
+            let copy = fs.lookup(ROOT_INO, name.as_bytes()).unwrap().ino;
+            let [ahead, behind] = [first, last].map(|name| count(copy, name));
+            found.push((ahead, behind));
+            seen = behind;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let is_one_instant = |&(ahead, behind): &(u64, u64)| ahead == behind || ahead == behind + 1;
+        assert!(found.iter().all(is_one_instant), "{found:?}");
+        let goes_on = found.windows(2).all(|two| two[0].1 < two[1].1);
+        assert!(goes_on, "the writer goes on between the clones: {found:?}");
+    });
+    fs.close().unwrap();
+    assert!(scratch.is_sound());
+}

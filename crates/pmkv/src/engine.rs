@@ -7,6 +7,7 @@ use crate::group::{Group, Located};
 use crate::key::{Key, KeyHash};
 use crate::kv::Kv;
 use crate::slot::Slot;
+use crate::snapshot::{Copied, Order};
 
 /// How an engine's chunks are cut. The cut never changes.
 pub trait Cut: Copy + Debug + Default + Send + Sync {
@@ -36,6 +37,10 @@ pub trait Index: Sized {
     type Position: Clone + Debug + Default;
     /// How a key's lines were found, so that it can be asked whether that still holds.
     type Way: Copy + Debug;
+    /// An index chunk, to one who copies its slots.
+    type Piece;
+    /// The way to a key's slots in such a copy.
+    type Order: Order + 'static;
 
     /// The content of an engine's first index chunk, and the chunk's note.
     fn first_chunk(cut: &Self::Cut) -> (Vec<u8>, u64);
@@ -137,6 +142,38 @@ pub trait Index: Sized {
     fn compact(_: &Kv<'_, Self>) -> Result<()> {
         Ok(())
     }
+
+    /// All index chunks, in the order of their keys. While the head is locked there are no others.
+    ///
+    /// # Errors
+    /// `Damaged`, `Corrupt`; `Heap`.
+    fn pieces(kv: &Kv<'_, Self>) -> Result<Vec<Self::Piece>>;
+
+    /// The number of a chunk.
+    fn chunk_of(piece: &Self::Piece) -> u64;
+
+    /// Parts of a chunk that have the lines of [`Cut::lines`], at most.
+    fn parts_of_chunk(cut: &Self::Cut) -> usize;
+
+    /// Settles all of a locked chunk, in a write window; `false`: it has other keys by now.
+    ///
+    /// # Errors
+    /// `Damaged`, `Corrupt`; `Heap`.
+    fn settle_piece(kv: &Kv<'_, Self>, piece: &Self::Piece) -> Result<bool>;
+
+    /// The way to the slots of a copy in which no chunk is.
+    fn order(kv: &Kv<'_, Self>) -> Self::Order;
+
+    /// Copies the slots of a locked chunk that is settled, behind those before it.
+    ///
+    /// # Errors
+    /// `Damaged`, `Corrupt`; `Heap`.
+    fn copy_piece(
+        kv: &Kv<'_, Self>,
+        piece: &Self::Piece,
+        order: &mut Self::Order,
+        copied: &mut Copied,
+    ) -> Result<()>;
 
     /// A place that locked lines name beside their slots.
     fn place_beside(_: &Kv<'_, Self>, _: &Located<Self::Way>) -> Option<Slot> {

@@ -52,13 +52,17 @@ pub enum Error {
         /// The word that says so.
         found: u64,
     },
-    /// A reader's session was ended by a writer, since it has lasted longer than it may.
-    #[error("the session has lasted longer than it may, and was ended: renew it")]
+    /// A reader's session, or a snapshot, was ended by a writer, since it has lasted longer than it
+    /// may.
+    #[error("the session has lasted longer than it may, and was ended: begin another one")]
     Ended,
+    /// A snapshot of several engines: two are of different heaps, or are the same.
+    #[error("a snapshot is of different engines of one heap: name each once, as it was opened")]
+    Apart,
     /// There is no room, and a process has sessions of readers open, which hold some.
     #[error(
         "no room for {wanted} bytes in the heap while process {pid} ({command}) has a reader's \
-         session open: have it end, or make a larger heap"
+         session or a snapshot open: have it end, or make a larger heap"
     )]
     Held {
         /// Bytes that were asked for.

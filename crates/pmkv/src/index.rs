@@ -11,6 +11,7 @@ use crate::key::{Key, KeyHash, line_at};
 use crate::kv::{Hash, Kv};
 use crate::shape::Shape;
 use crate::slot::{HASH_BITS, Slot};
+use crate::snapshot::{ByHashes, Copied};
 use crate::split::Position;
 
 /// Keys in no order, by their hashes.
@@ -89,6 +90,8 @@ impl Index for ByHash {
     type Cut = Shape;
     type Position = Position;
     type Way = Way;
+    type Piece = Located<Way>;
+    type Order = ByHashes;
 
     fn first_chunk(cut: &Shape) -> (Vec<u8>, u64) {
         (empty_chunk(), all_settled(cut.groups))
@@ -154,5 +157,52 @@ impl Index for ByHash {
 
     fn per_mille(kv: &Kv<'_, Self>, position: &Position) -> u32 {
         position.per_mille(kv.cut.groups)
+    }
+
+    fn pieces(kv: &Kv<'_, Self>) -> Result<Vec<Located<Way>>> {
+        let (mut pieces, mut prefix) = (Vec::new(), 0);
+        while prefix < 1 << HASH_BITS {
+            let located = kv.locate(KeyHash(prefix << (64 - HASH_BITS)))?;
+            // A chunk that was split meanwhile may begin before it.
+            let end = (located.way.prefix + 1) << (HASH_BITS - located.way.depth);
+            pieces.push(located);
+            prefix = end;
+        }
+        Ok(pieces)
+    }
+
+    fn chunk_of(piece: &Located<Way>) -> u64 {
+        piece.chunk
+    }
+
+    fn parts_of_chunk(cut: &Shape) -> usize {
+        cut.groups as usize
+    }
+
+    fn settle_piece(kv: &Kv<'_, Self>, piece: &Located<Way>) -> Result<bool> {
+        if !Self::is_still(kv, piece) {
+            return Ok(false);
+        }
+        for group in 0..kv.cut.groups {
+            kv.settle_if_needed(&piece.with_group(group))?;
+        }
+        Ok(true)
+    }
+
+    fn order(kv: &Kv<'_, Self>) -> ByHashes {
+        ByHashes::new(kv.cut)
+    }
+
+    fn copy_piece(
+        kv: &Kv<'_, Self>,
+        piece: &Located<Way>,
+        order: &mut ByHashes,
+        copied: &mut Copied,
+    ) -> Result<()> {
+        order.add_chunk(piece.way.prefix, piece.way.depth);
+        for group in 0..kv.cut.groups {
+            kv.copy_lines(&piece.with_group(group), copied);
+        }
+        Ok(())
     }
 }

@@ -10,6 +10,7 @@ use self_cell::self_cell;
 use crate::error::Result;
 use crate::opening::Kind;
 use crate::session::Reader;
+use crate::snapshot::{Snapshot, SnapshotEntries};
 use crate::store::{Entries, Entry, Store};
 
 type Opened<'h> = Box<dyn Store + 'h>;
@@ -57,6 +58,22 @@ self_cell! {
 pub struct Owned {
     // The engine is dropped before its share of the heap.
     cell: WithHeap,
+}
+
+self_cell! {
+    struct WithSnapshot {
+        owner: Arc<Owned>,
+        #[covariant]
+        dependent: Snapshot,
+    }
+}
+
+self_cell! {
+    struct WithSnapshotWalk {
+        owner: Arc<OwnedSnapshot>,
+        #[covariant]
+        dependent: SnapshotEntries,
+    }
 }
 
 impl Owned {
@@ -122,6 +139,51 @@ impl Owned {
     pub fn read(self: &Arc<Self>, limit: Duration) -> Result<OwnedReader> {
         let cell = WithReader::try_new(self.clone(), |engine| engine.store().reader(limit))?;
         Ok(OwnedReader { cell })
+    }
+}
+
+impl Owned {
+    /// A snapshot that has a share of the engine; [`crate::Kv::snapshot_for`] says more.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::snapshot_for`].
+    pub fn snapshot(self: &Arc<Self>, limit: Duration) -> Result<OwnedSnapshot> {
+        let cell = WithSnapshot::try_new(self.clone(), |engine| engine.store().snapshot(limit))?;
+        Ok(OwnedSnapshot { cell })
+    }
+}
+
+/// A snapshot that has a share of its engine ([`Owned::snapshot`]).
+pub struct OwnedSnapshot {
+    cell: WithSnapshot,
+}
+
+impl OwnedSnapshot {
+    /// The snapshot.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot<'_> {
+        self.cell.borrow_dependent()
+    }
+
+    /// A walk over keys between two bounds that has a share of the snapshot.
+    pub fn walk(self: &Arc<Self>, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> SnapshotWalk {
+        let cell = WithSnapshotWalk::new(self.clone(), |shot| {
+            shot.snapshot().range::<Vec<u8>, _>((start, end))
+        });
+        SnapshotWalk { cell }
+    }
+}
+
+/// A walk that has a share of its snapshot ([`OwnedSnapshot::walk`]).
+pub struct SnapshotWalk {
+    cell: WithSnapshotWalk,
+}
+
+impl Iterator for SnapshotWalk {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.cell.with_dependent_mut(|_, entries| entries.next())
     }
 }
 

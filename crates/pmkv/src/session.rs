@@ -23,18 +23,30 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// A value is shown in pieces of so many bytes.
 const PIECE: usize = 4096;
 
+/// A session, and the heap in which it holds places.
+pub(crate) struct Hold<'a> {
+    pub ground: Ground<'a>,
+    pub session: Session<'a>,
+}
+
+impl Hold<'_> {
+    /// That it is open still.
+    pub fn check(&self) -> Result<()> {
+        self.ground.enter()?;
+        match self.session.is_open() {
+            true => Ok(()),
+            false => Err(Error::Ended),
+        }
+    }
+}
+
 /// An engine, to a session.
 trait Pins: Sync {
-    fn ground(&self) -> Ground<'_>;
     /// Where a key's value is; `None`: it is not there.
     fn pin(&self, key: &[u8]) -> Result<Option<(Pinned, Head)>>;
 }
 
 impl<I: Index> Pins for Kv<'_, I> {
-    fn ground(&self) -> Ground<'_> {
-        self.ground
-    }
-
     fn pin(&self, key: &[u8]) -> Result<Option<(Pinned, Head)>> {
         self.ground.enter()?;
         let mut pinned = Pinned::default();
@@ -72,10 +84,10 @@ impl<'h, I: Index> Kv<'h, I> {
     /// # Errors
     /// `Heap`: it can't be used, or was opened to be read.
     pub fn reader_for(&self, limit: Duration) -> Result<Reader<'_>> {
-        let session = self.ground.session(limit)?;
+        let (ground, session) = (self.ground, self.ground.session(limit)?);
         Ok(Reader {
             engine: self,
-            session,
+            hold: Hold { ground, session },
             limit,
         })
     }
@@ -105,7 +117,7 @@ impl<'h, I: Index> Kv<'h, I> {
 /// A session of a reader ([`Kv::reader`]). It ends when it is dropped.
 pub struct Reader<'a> {
     engine: &'a dyn Pins,
-    session: Session<'a>,
+    hold: Hold<'a>,
     limit: Duration,
 }
 
@@ -119,11 +131,7 @@ impl<'a> Reader<'a> {
         let found = self.engine.pin(key);
         // The value is of the session only if that is open.
         self.check()?;
-        Ok(found?.map(|(pinned, head)| ValueRef {
-            reader: self,
-            pinned,
-            head,
-        }))
+        Ok(found?.map(|(pinned, head)| ValueRef::of(&self.hold, pinned, head)))
     }
 
     /// Whether it is open still. While it is, all values that it has got are as they were.
@@ -137,11 +145,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// `Ended`: it is not; `Heap`: the heap can't be used.
     pub fn check(&self) -> Result<()> {
-        self.engine.ground().enter()?;
-        match self.session.is_open() {
-            true => Ok(()),
-            false => Err(Error::Ended),
-        }
+        self.hold.check()
     }
 
     /// Begins the session anew, with as much time as before: room that was freed since its
@@ -150,21 +154,25 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// Those of [`Kv::reader_for`].
     pub fn renew(&mut self) -> Result<()> {
-        let ground = self.engine.ground();
-        self.session = ground.session(self.limit)?;
+        self.hold.session = self.hold.ground.session(self.limit)?;
         Ok(())
     }
 }
 
-/// A value where it is, in a session ([`Reader::get`]).
+/// A value where it is, in a session ([`Reader::get`]) or a snapshot
+/// ([`crate::Snapshot::get_ref`]).
 #[derive(Clone, Copy)]
 pub struct ValueRef<'r> {
-    reader: &'r Reader<'r>,
+    hold: &'r Hold<'r>,
     pinned: Pinned,
     head: Head,
 }
 
-impl ValueRef<'_> {
+impl<'r> ValueRef<'r> {
+    pub(crate) fn of(hold: &'r Hold<'r>, pinned: Pinned, head: Head) -> ValueRef<'r> {
+        ValueRef { hold, pinned, head }
+    }
+
     /// Bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -189,7 +197,7 @@ impl ValueRef<'_> {
     /// may read there, and no child of a fork.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
-        let mem = self.reader.engine.ground().mem();
+        let mem = self.hold.ground.mem();
         mem.address(self.pinned.offset, self.pinned.len)
     }
 
@@ -200,12 +208,12 @@ impl ValueRef<'_> {
     pub fn copy_to(&self, from: u64, to: &mut [u8]) -> Result<usize> {
         let rest = self.pinned.len.saturating_sub(from);
         let len = usize::try_from(rest).map_or(to.len(), |rest| rest.min(to.len()));
-        let mem = self.reader.engine.ground().mem();
-        self.reader.engine.ground().enter()?;
+        let mem = self.hold.ground.mem();
+        self.hold.ground.enter()?;
         if len > 0 {
             mem.copy_out(self.pinned.offset + from, &mut to[..len])?;
         }
-        self.reader.check()?;
+        self.hold.check()?;
         Ok(len)
     }
 

@@ -12,6 +12,7 @@ use crate::kv::{Expect, Hash, Stats};
 use crate::opening::Kind;
 use crate::scrub::{OnDamage, Scrubbed};
 use crate::session::Reader;
+use crate::snapshot::{Snapshot, Source};
 use crate::tree::Tree;
 
 /// A key and its value.
@@ -109,6 +110,14 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Those of [`crate::Kv::reader_for`].
     fn reader(&self, limit: Duration) -> Result<Reader<'_>>;
+    /// Takes a snapshot, which may be ended after so long.
+    ///
+    /// # Errors
+    /// Those of [`crate::Kv::snapshot_for`].
+    fn snapshot(&self, limit: Duration) -> Result<Snapshot<'_>>;
+    /// The engine, to one who takes a snapshot of several.
+    #[doc(hidden)]
+    fn source(&self) -> &dyn Source;
     /// All keys with their values; in the order of their bytes, if it is a tree.
     fn entries(&self) -> Entries<'_>;
     /// The keys between two bounds with their values. A hash looks at all keys for it.
@@ -192,6 +201,12 @@ macro_rules! store {
             }
             fn reader(&self, limit: Duration) -> Result<Reader<'_>> {
                 $engine::reader_for(self, limit)
+            }
+            fn snapshot(&self, limit: Duration) -> Result<Snapshot<'_>> {
+                $engine::snapshot_for(self, limit)
+            }
+            fn source(&self) -> &dyn Source {
+                self
             }
             fn entries(&self) -> Entries<'_> {
                 Box::new($engine::iter(self))

@@ -11,9 +11,11 @@ mod part;
 use hunts::{hunt_each, hunted};
 use part::of_the_day;
 use pmkv::planted::{BUGS, select};
+use std::time::Duration;
 use yat::explore::{Options, explore};
 use yat::heap::keyed::seen_early;
 use yat::heap::kill::{Finds, What, kill_everywhere};
+use yat::heap::snapshots::seen_at_once;
 use yat::heap::{keyed, keyed_killed, treed};
 use yat::program::Program;
 
@@ -45,10 +47,20 @@ fn found_by_kill() -> Option<(String, u64)> {
 }
 
 /// Bugs that show to those who live on.
-const OF_A_KILL: [&str; 2] = [
+const OF_A_KILL: [&str; 4] = [
     "bug-record-of-the-dead-only-flushed",
     "bug-batch-mark-ignored",
+    "bug-snapshot-unsettled",
+    "bug-snapshot-of-half-a-batch",
 ];
+/// Bugs of snapshots beside threads that write.
+const OF_SNAPSHOTS: [&str; 3] = [
+    "bug-snapshot-chunk-by-chunk",
+    "bug-snapshot-holds-too-late",
+    "bug-snapshot-believed-after-its-end",
+];
+/// A race may need several looks.
+const LOOKS: Duration = Duration::from_secs(60);
 /// Bugs of two who live at once: `kv_protocol.rs` and `kv_sessions.rs` look for them.
 const OF_ORDERS: [&str; 3] = [
     "bug-place-read-after-its-owner",
@@ -77,6 +89,8 @@ fn one_hunt() {
     let seen = if OF_READERS.contains(&bug.as_str()) {
         let early = seen_early(&keyed_killed()[0]);
         early.err().map(|text| (text, 0))
+    } else if OF_SNAPSHOTS.contains(&bug.as_str()) {
+        seen_at_once(LOOKS).err().map(|text| (text, 0))
     } else if OF_A_KILL.contains(&bug.as_str()) {
         found_by_kill()
     } else {

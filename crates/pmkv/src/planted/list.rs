@@ -55,6 +55,16 @@ pmem::bugs! {
         "a batch that power loss has left is not redone";
     "bug-batch-mark-ignored",
         "a chunk is used though a dead process's batch has to be redone in it";
+    "bug-snapshot-unsettled",
+        "a snapshot has slots as a dead process has left them";
+    "bug-snapshot-of-half-a-batch",
+        "a snapshot has a part of a dead process's batch";
+    "bug-snapshot-chunk-by-chunk",
+        "a snapshot's chunks are locked one by one, and so of several instants";
+    "bug-snapshot-holds-too-late",
+        "a snapshot's session begins when writers go on already";
+    "bug-snapshot-believed-after-its-end",
+        "a snapshot is not asked whether it was ended";
     "bug-directory-before-record",
         "a new directory is the engine's before it is durable";
     "bug-fence-of-the-lower-key",

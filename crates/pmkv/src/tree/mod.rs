@@ -35,12 +35,13 @@ use crate::group::{Group, Located, all_settled};
 use crate::key::Key;
 use crate::kv::Kv;
 use crate::slot::Slot;
+use crate::snapshot::{ByFences, Copied};
 
 pub use range::Range;
 pub use shape::TreeShape;
 
 pub(crate) use fences::Fences;
-pub(crate) use map::{Found, Map, Seek};
+pub(crate) use map::{Found, Map, Seek, Shared as MapShared};
 pub(crate) use top::{Known, State};
 
 /// A note's bit: the chunk was mended in this run.
@@ -175,6 +176,8 @@ impl Index for ByKey {
     type Cut = TreeShape;
     type Position = Position;
     type Way = Way;
+    type Piece = top::Shared;
+    type Order = ByFences;
 
     fn first_chunk(cut: &TreeShape) -> (Vec<u8>, u64) {
         let mut content = empty_chunk(FIRST);
@@ -272,6 +275,45 @@ impl Index for ByKey {
 
     fn compact(kv: &Kv<'_, Self>) -> Result<()> {
         kv.join_leaves()
+    }
+
+    fn pieces(kv: &Kv<'_, Self>) -> Result<Vec<top::Shared>> {
+        kv.refresh()?;
+        Ok(kv.state.top().chunks().to_vec())
+    }
+
+    fn chunk_of(piece: &top::Shared) -> u64 {
+        piece.chunk
+    }
+
+    fn parts_of_chunk(cut: &TreeShape) -> usize {
+        cut.all_leaves() as usize
+    }
+
+    fn settle_piece(kv: &Kv<'_, Self>, piece: &top::Shared) -> Result<bool> {
+        let map = kv.map_when_locked(piece)?;
+        for &leaf in &map.leaves {
+            kv.settle_if_needed(&kv.leaf_of(piece.chunk, leaf, map.version))?;
+        }
+        Ok(true)
+    }
+
+    fn order(_: &Kv<'_, Self>) -> ByFences {
+        ByFences::default()
+    }
+
+    fn copy_piece(
+        kv: &Kv<'_, Self>,
+        piece: &top::Shared,
+        order: &mut ByFences,
+        copied: &mut Copied,
+    ) -> Result<()> {
+        let map = kv.map_when_locked(piece)?;
+        order.add_chunk(map.clone(), copied.parts());
+        for &leaf in &map.leaves {
+            kv.copy_lines(&kv.leaf_of(piece.chunk, leaf, map.version), copied);
+        }
+        Ok(())
     }
 
     fn place_beside(kv: &Kv<'_, Self>, located: &Located<Way>) -> Option<Slot> {

@@ -19,9 +19,9 @@ type Chunks = Vec<(Vec<u8>, u64)>;
 
 /// A chunk, and its map when it was read last.
 #[derive(Debug)]
-pub(crate) struct Known {
-    pub chunk: u64,
-    pub map: ArcSwapOption<Map>,
+pub struct Known {
+    pub(crate) chunk: u64,
+    pub(crate) map: ArcSwapOption<Map>,
 }
 
 pub(crate) type Shared = Arc<Known>;
@@ -60,6 +60,11 @@ impl Top {
     #[inline]
     pub fn find(&self, seek: Seek<'_>) -> &Shared {
         &self.chunks[seek.among(&self.fences)]
+    }
+
+    /// The chunks, in order.
+    pub fn chunks(&self) -> &[Shared] {
+        &self.chunks
     }
 
     /// The least key of the first chunk before another one of which something is so.

@@ -43,6 +43,8 @@ pub enum Call {
     Read(u64),
     /// A call while a session has a key's value, which stays as it is.
     Beside(u64, &'static Call),
+    /// A call while a snapshot is open, which stays as it is.
+    InSight(&'static Call),
     /// A batch: keys get values of so many bytes, and others are taken away.
     Batch(&'static [(u64, usize)], &'static [u64]),
 }
@@ -106,6 +108,7 @@ fn call(kv: &Engine<'_>, what: Call, nth: u64) -> Result<(), pmkv::Error> {
         Call::Compact => kv.compact().map(drop),
         Call::Read(number) => kv.beside(&key(number), || Ok(())),
         Call::Beside(number, inner) => kv.beside(&key(number), || call(kv, *inner, nth)),
+        Call::InSight(inner) => kv.in_sight(|| call(kv, *inner, nth)),
         Call::Batch(put, deleted) => {
             let keys: Vec<[u8; 8]> = put.iter().map(|&(number, _)| key(number)).collect();
             let values: Vec<Vec<u8>> = put.iter().map(|&(_, len)| vec![nth as u8; len]).collect();
@@ -135,9 +138,15 @@ fn look(kv: &Engine<'_>) -> Result<Seen, pmkv::Error> {
 
 /// A walk and looks agree.
 fn check(kv: &Engine<'_>) -> Result<(), String> {
-    // A call of the dead comes to its end when its group is locked.
+    // A call of the dead comes to its end when its group is locked, here by a snapshot.
+    let shown = kv.in_snapshot().map_err(text)?;
     let counted = kv.count().map_err(text)? as usize;
     let walked = kv.all().map_err(text)?;
+    let mut sorted = walked.clone();
+    sorted.sort();
+    if shown != sorted {
+        return Err(format!("a snapshot has {shown:?}, and there is {sorted:?}"));
+    }
     kv.scrub()?;
     let seen = look(kv).map_err(text)?;
     let there = seen.iter().flatten().count();

@@ -113,6 +113,29 @@ impl<'h> Engine<'h> {
         Ok(())
     }
 
+    /// All entries of a snapshot that is taken now, in the order of their keys.
+    pub fn in_snapshot(&self) -> Result<Entries, Error> {
+        let snapshot = either!(self, kv => kv.snapshot())?;
+        let mut entries: Entries = snapshot.iter().collect::<Result<_, _>>()?;
+        entries.sort();
+        Ok(entries)
+    }
+
+    /// Does something while a snapshot is open: that has what was there before.
+    pub fn in_sight(&self, body: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+        let mut before = self.all()?;
+        before.sort();
+        let snapshot = either!(self, kv => kv.snapshot())?;
+        body()?;
+        let mut after: Entries = snapshot.iter().collect::<Result<_, _>>()?;
+        after.sort();
+        assert_eq!(before, after, "a snapshot was changed");
+        for (key, value) in before {
+            assert_eq!(snapshot.get(&key)?, Some(value), "a snapshot was changed");
+        }
+        Ok(())
+    }
+
     /// Gives room back that is not needed.
     pub fn compact(&self) -> Result<u64, Error> {
         either!(self, kv => kv.compact())

@@ -2,7 +2,8 @@
 
 use super::keyed::{Call, Keyed, Step};
 use super::keyed_engine::Cut;
-use Call::{Batch, Beside, Compact, Delete, DeleteAll, Purge, Put, PutNew, PutUntil, Read};
+use Call::{Batch, Beside, Compact, Delete, DeleteAll, InSight};
+use Call::{Purge, Put, PutNew, PutUntil, Read};
 use pmkv::Shape;
 
 /// Bytes of most values: records of a few lines, which tear at few places.
@@ -159,6 +160,33 @@ fn beside() -> Vec<Keyed> {
     ]
 }
 
+/// Calls in sight of a snapshot: what it has stays, and is another record's later.
+fn in_sight() -> Vec<Keyed> {
+    vec![
+        workload(TWO, &used(2), &[InSight(&Put(0, LEN)), Put(1, LEN)]),
+        workload(TWO, &used(2), &[InSight(&Delete(0)), Put(0, LEN)]),
+        workload(TWO, &small_keys(3), &[InSight(&Batch(&[(0, 8)], &[1]))]),
+        workload(TWO, &[Put(0, 70_000)], &[InSight(&Put(0, 8))]),
+        // A split of the chunk.
+        workload(SMALL, &keys(16), &[InSight(&Put(16, LEN))]),
+    ]
+}
+
+/// Those whose calls are killed with a snapshot open, or while it is taken.
+#[must_use]
+pub fn keyed_in_sight() -> Vec<Keyed> {
+    let mut all = vec![
+        workload(TWO, &used(2), &[InSight(&Put(0, LEN))]),
+        workload(TWO, &small_keys(3), &[InSight(&Batch(&[(0, 8)], &[1]))]),
+        // Two index chunks.
+        workload(SMALL, &small_keys(17), &[InSight(&Delete(0))]),
+    ];
+    for one in &mut all {
+        one.is_shared = true;
+    }
+    all
+}
+
 /// Those whose calls are killed with a session open.
 #[must_use]
 pub fn keyed_read() -> Vec<Keyed> {
@@ -271,6 +299,7 @@ pub fn keyed() -> Vec<Keyed> {
     all.extend(expiring());
     all.extend(compacted());
     all.extend(beside());
+    all.extend(in_sight());
     all.extend(shared());
     all
 }

@@ -19,10 +19,12 @@ mod maps_sets;
 mod mended;
 mod schedule;
 mod sets;
+pub mod snapshots;
 mod tree_sets;
 
 pub use kept_sets::{containers, containers_killed, reopened};
-pub use keyed_sets::{keyed, keyed_killed, keyed_read, keyed_recovered, keyed_recovered_slowly};
+pub use keyed_sets::{keyed, keyed_in_sight, keyed_killed, keyed_read};
+pub use keyed_sets::{keyed_recovered, keyed_recovered_slowly};
 pub use maps_sets::{mapped, mapped_recovered};
 pub use mended::{Repairs, cut, mended};
 pub use sets::{killed, recovered, sets, shared, shared_recovered};

@@ -3,7 +3,7 @@
 use super::keyed::{Call, Keyed, Step};
 use super::keyed_engine::Cut;
 use super::keyed_sets::{LEN, keys, short_sequences, used};
-use Call::{Batch, Compact, Delete, Put};
+use Call::{Batch, Compact, Delete, InSight, Put};
 use pmkv::TreeShape;
 
 /// Two leaves of eight slots.
@@ -132,6 +132,15 @@ fn halves(left: &[u64]) -> Vec<Call> {
     calls
 }
 
+/// Calls in sight of a snapshot, among them splits of a leaf and a chunk, and a join.
+fn in_sight() -> Vec<Keyed> {
+    vec![
+        workload(SMALL, &apart(8), &[InSight(&Put(5, 8)), Delete(5)]),
+        workload(SMALL, &keys(15), &[InSight(&Put(15, LEN))]),
+        workload(WIDE, &halves(&[0, 30]), &[InSight(&Compact)]),
+    ]
+}
+
 /// Two processes by turns.
 fn shared() -> Vec<Keyed> {
     let sequences: [(Vec<Call>, &[Step]); 4] = [
@@ -168,6 +177,7 @@ pub fn treed() -> Vec<Keyed> {
     let mut all = splits();
     all.extend(batches());
     all.extend(joins());
+    all.extend(in_sight());
     all.extend(shared());
     let short = short_sequences();
     all.extend(short.iter().map(|steps| workload(WIDE, &used(2), steps)));
@@ -199,6 +209,7 @@ pub fn treed_killed() -> Vec<Keyed> {
         workload(SMALL, &keys(15), &[Put(15, LEN)]),
         workload(WIDE, &halves(&[0, 16, 30]), &[Compact]),
         workload(SMALL, &apart(12), &[Batch(&[(0, 8), (24, 8)], &[2])]),
+        workload(SMALL, &apart(8), &[InSight(&Put(5, 8))]),
     ];
     for one in &mut all {
         one.is_shared = true;

@@ -1,12 +1,13 @@
-//! An engine that grows from nothing to many keys: how long puts take, what it needs of space, and
-//! how long an opening takes, after a clean end, a kill, and a kill of the last process, which is
-//! recovered as after power loss.
+//! An engine that grows from nothing to many keys: how long puts take, what it needs of space, how
+//! long snapshots take and keep a writer waiting, and how long an opening takes, after a clean end,
+//! a kill, and a kill of the last process, which is recovered as after power loss.
 //!
 //! `scale PATH KEYS [hash|tree]`; the file is made, and removed. Times are of this machine.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use pmkv::{Kind, Store};
@@ -161,6 +162,43 @@ fn fill(kv: &dyn Store, keys: u64) -> Result<(), Any> {
     Ok(())
 }
 
+/// Takes snapshots beside a writer, and tells how long they took and its longest put.
+fn snapshots(kv: &dyn Store, keys: u64) -> Result<(), Any> {
+    let is_over = AtomicBool::new(false);
+    let (puts, taken) = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut puts = Histogram::new();
+            for nth in 0.. {
+                let begun = Instant::now();
+                kv.put(&key(nth % keys), &[2; VALUE_BYTES as usize])?;
+                puts.note(begun.elapsed().as_nanos() as u64);
+                if is_over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+            Ok::<_, pmkv::Error>(puts)
+        });
+        let take = |_| {
+            let begun = Instant::now();
+            let snapshot = kv.snapshot(Duration::MAX)?;
+            let took = begun.elapsed();
+            assert!(snapshot.count()? == keys);
+            std::thread::sleep(Duration::from_millis(20));
+            Ok::<_, pmkv::Error>(took)
+        };
+        let taken: Result<Vec<Duration>, _> = (0..5).map(take).collect();
+        is_over.store(true, Ordering::Relaxed);
+        (writer.join(), taken)
+    });
+    let puts = puts.map_err(|_| "the writer panicked")??;
+    let taken: Vec<f64> = taken?.into_iter().map(micros).collect();
+    println!(
+        "snapshots: {taken:.0?} us; longest put beside them {} ns",
+        puts.most
+    );
+    Ok(())
+}
+
 fn measure(path: &Path, keys: u64, kind: Kind) -> Result<(), Any> {
     let heap = Heap::create(path, 64 << 20, &Options::default())?;
     let kv = kind.open(&heap, "kv")?;
@@ -179,6 +217,7 @@ fn measure(path: &Path, keys: u64, kind: Kind) -> Result<(), Any> {
         "load of the index {:.3}",
         stats.keys as f64 / stats.slots as f64
     );
+    snapshots(&*kv, keys)?;
     drop(kv);
     heap.close()?;
     open(path, keys, kind, "a clean end")?;

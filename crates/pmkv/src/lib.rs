@@ -58,7 +58,7 @@ pub use scrub::{Damage, OnDamage, Scrub, Scrubbed};
 pub use session::{Reader, ValueRef};
 pub use shape::Shape;
 pub use snapshot::{Snapshot, SnapshotEntries};
-pub use store::{Entry, Scrubs, Store};
+pub use store::{Entries as AnyEntries, Entry, Scrubs, Store};
 pub use tree::{Range, Tree, TreeShape};
 
 /// The page's example is a test.

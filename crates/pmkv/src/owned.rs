@@ -7,7 +7,7 @@ use std::time::Duration;
 use pmlib::{Heap, Options};
 use self_cell::self_cell;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::opening::Kind;
 use crate::session::Reader;
 use crate::snapshot::{Snapshot, SnapshotEntries};
@@ -15,6 +15,7 @@ use crate::store::{Entries, Entry, Store};
 
 type Opened<'h> = Box<dyn Store + 'h>;
 type Walked<'o> = Entries<'o>;
+type Snapshots<'o> = Vec<Snapshot<'o>>;
 
 /// The name of a volatile engine in its heap.
 const VOLATILE: &str = "kv";
@@ -61,10 +62,10 @@ pub struct Owned {
 }
 
 self_cell! {
-    struct WithSnapshot {
-        owner: Arc<Owned>,
+    struct WithSnapshots {
+        owner: Vec<Arc<Owned>>,
         #[covariant]
-        dependent: Snapshot,
+        dependent: Snapshots,
     }
 }
 
@@ -148,21 +149,41 @@ impl Owned {
     /// # Errors
     /// Those of [`crate::Kv::snapshot_for`].
     pub fn snapshot(self: &Arc<Self>, limit: Duration) -> Result<OwnedSnapshot> {
-        let cell = WithSnapshot::try_new(self.clone(), |engine| engine.store().snapshot(limit))?;
-        Ok(OwnedSnapshot { cell })
+        let one = Owned::snapshots(vec![self.clone()], limit)?.pop();
+        one.ok_or(Error::Apart)
+    }
+
+    /// A snapshot of each of these engines, all of one instant; [`Snapshot::of`] says more. Each
+    /// has a share of all of them, and all of them hold room until the last one is dropped.
+    ///
+    /// # Errors
+    /// Those of [`Snapshot::of`].
+    pub fn snapshots(engines: Vec<Arc<Self>>, limit: Duration) -> Result<Vec<OwnedSnapshot>> {
+        let count = engines.len();
+        let all = WithSnapshots::try_new(engines, |engines| {
+            let stores: Vec<&dyn Store> = engines.iter().map(|engine| engine.store()).collect();
+            Snapshot::of(&stores, limit)
+        });
+        let all = Arc::new(all?);
+        let one = |nth| OwnedSnapshot {
+            all: all.clone(),
+            nth,
+        };
+        Ok((0..count).map(one).collect())
     }
 }
 
 /// A snapshot that has a share of its engine ([`Owned::snapshot`]).
 pub struct OwnedSnapshot {
-    cell: WithSnapshot,
+    all: Arc<WithSnapshots>,
+    nth: usize,
 }
 
 impl OwnedSnapshot {
     /// The snapshot.
     #[must_use]
     pub fn snapshot(&self) -> &Snapshot<'_> {
-        self.cell.borrow_dependent()
+        &self.all.borrow_dependent()[self.nth]
     }
 
     /// A walk over keys between two bounds that has a share of the snapshot.

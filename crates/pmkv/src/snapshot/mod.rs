@@ -116,7 +116,7 @@ impl<'a> Snapshot<'a> {
 
     fn find(&self, key: &[u8], value: &mut impl Seek) -> Result<Option<Head>> {
         let found = self.seek(self.key(key), value);
-        // What was read is of the snapshot only if that is open.
+        // A value is of the snapshot only if that is open.
         self.check()?;
         Ok(found?.filter(|head| !self.is_expired(head)))
     }
@@ -225,7 +225,7 @@ impl<'a> Snapshot<'a> {
         self.range::<&[u8], _>(..)
     }
 
-    /// The keys between two bounds with their values. Of a hash engine all keys are looked at.
+    /// The keys between two bounds with their values. A hash engine's keys are all looked at.
     pub fn range<K: AsRef<[u8]>, R: RangeBounds<K>>(&self, bounds: R) -> SnapshotEntries<'_> {
         let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         SnapshotEntries::of(self, owned(bounds.start_bound()), owned(bounds.end_bound()))

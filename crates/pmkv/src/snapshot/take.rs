@@ -5,8 +5,8 @@
 //! 2. Each engine's head is locked, by a transaction: no chunk is split, and none is made.
 //! 3. Each engine's journal is locked: no batch is under way, nor one of a dead process.
 //! 4. The session begins, by which places stay that are freed from here on.
-//! 5. All index chunks are locked, by their numbers. Whoever had one of them before has freed what
-//!    it has freed; whoever has one later knows of the session. Nothing is under way in any engine
+//! 5. All index chunks are locked, by their numbers. A holder who came before has freed what it
+//!    has freed; one who comes later knows of the session. Nothing is under way in any engine
 //!    now: **this is the instant**.
 //! 6. The journals are unlocked, then each chunk as soon as its slots are copied.
 //!
@@ -60,7 +60,7 @@ pub trait Taking {
     fn copy(self: Box<Self>, unlock: &mut dyn FnMut(u64)) -> Result<Contents>;
 }
 
-/// What was copied.
+/// The copy.
 pub struct Contents(pub(crate) Content);
 
 struct Pieces<'k, 'h, I: Index> {
@@ -88,9 +88,15 @@ impl<I: Index> Source for Kv<'_, I> {
         let _window = self.ground.mem().window();
         let pieces = I::pieces(self)?;
         for piece in &pieces {
-            let _locked = self.lock_chunk(I::chunk_of(piece))?;
-            // One that is split meanwhile is looked at again.
-            I::settle_piece(self, piece)?;
+            let chunk = I::chunk_of(piece);
+            let _locked = match planted!("bug-snapshot-of-half-a-batch") {
+                true => self.ground.lock(chunk),
+                false => self.lock_chunk(chunk)?,
+            };
+            if !planted!("bug-snapshot-unsettled") {
+                // One that is split meanwhile is looked at again.
+                I::settle_piece(self, piece)?;
+            }
         }
         let words = pieces.len() * I::parts_of_chunk(&self.cut) * self.cut.lines() as usize;
         let mut room = Vec::new();

@@ -94,7 +94,7 @@ impl<'s> SnapshotEntries<'s> {
                 false => self.parts.next_back(),
             };
             let Some(part) = part else {
-                // What the other end has read is left.
+                // Keys that the other end has read are left.
                 return if is_front {
                     other.pop_front()
                 } else {

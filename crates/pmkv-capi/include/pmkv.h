@@ -39,6 +39,9 @@ typedef struct pmkv pmkv_t;
 /* A session of a reader. */
 typedef struct pmkv_reader pmkv_reader_t;
 
+/* An engine as it was at one instant. */
+typedef struct pmkv_snapshot pmkv_snapshot_t;
+
 /* Causes. Numbers keep their meaning; later versions may add some. */
 enum pmheap_code {
     PMHEAP_OK = 0,
@@ -134,7 +137,7 @@ enum pmheap_code {
     PMHEAP_E_CROWDED = 66,
     /* A callback has answered something else than 0. */
     PMHEAP_E_STOPPED = 67,
-    /* The reader has lasted longer than it may, and was ended. */
+    /* The reader or snapshot has lasted longer than it may, and was ended. */
     PMHEAP_E_ENDED = 68
 };
 
@@ -426,6 +429,27 @@ enum pmheap_code pmkv_reader_get(pmkv_reader_t *reader, const void *key, size_t 
 /* PMHEAP_OK: it is open still, and all that was read of it is as it was. PMHEAP_E_ENDED: it has
  * lasted longer than it may, and was ended. */
 enum pmheap_code pmkv_reader_check(pmkv_reader_t *reader);
+
+/* Snapshots: an engine as it is at one instant, whatever is put and deleted later. Writers wait while
+ * 8 bytes a key are copied; no room of the heap is used again that is freed from then on. After so
+ * many milliseconds any process that wants room may end it (PMHEAP_E_ENDED); UINT64_MAX: none may. A
+ * snapshot ends with its process. Its engine stays open until pmkv_snapshot_close. */
+pmkv_snapshot_t *pmkv_snapshot_open(pmkv_t *kv, uint64_t milliseconds);
+/* The same of several engines of a heap, all of one instant; `snapshots` has room for `count`. They
+ * hold room until the last of them is closed. PMHEAP_E_ARGUMENT: two engines are of different heaps,
+ * or are the same. After an error none is open. */
+enum pmheap_code pmkv_snapshots_open(pmkv_t *const *kvs, size_t count, uint64_t milliseconds,
+                                     pmkv_snapshot_t **snapshots);
+enum pmheap_code pmkv_snapshot_close(pmkv_snapshot_t *snapshot);
+/* As pmkv_get, pmkv_each, pmkv_each_between and pmkv_count are on the engine. */
+enum pmheap_code pmkv_snapshot_get(pmkv_snapshot_t *snapshot, const void *key, size_t key_size,
+                                   void *into, size_t size, size_t *value_size);
+enum pmheap_code pmkv_snapshot_each(pmkv_snapshot_t *snapshot, pmkv_entry_cb callback,
+                                    void *argument);
+enum pmheap_code pmkv_snapshot_each_between(pmkv_snapshot_t *snapshot, const void *from,
+                                            size_t from_size, const void *to, size_t to_size,
+                                            pmkv_entry_cb callback, void *argument);
+enum pmheap_code pmkv_snapshot_count(pmkv_snapshot_t *snapshot, uint64_t *count);
 
 /* Maps and trees: a value for each key, both of bytes of any length. They are pmlib's
  * PMap<PBytes, PBytes> and PTree<PBytes, PBytes>, and both languages share them. */

@@ -153,6 +153,7 @@ fn code_of_engine(error: &pmkv::Error) -> Code {
         pmkv::Error::Crowded => Code::Crowded,
         pmkv::Error::Held { .. } => Code::Full,
         pmkv::Error::Ended => Code::Ended,
+        pmkv::Error::Apart => Code::Argument,
         // A later one, which has no number yet.
         _ => Code::Argument,
     }
@@ -331,7 +332,7 @@ const TEXTS: &[(Code, &CStr)] = &[
     (Code::Stopped, c"the callback has ended it"),
     (
         Code::Ended,
-        c"the session has lasted longer than it may, and was ended",
+        c"the session or snapshot has lasted longer than it may, and was ended",
     ),
 ];
 

@@ -31,7 +31,7 @@ static ENGINES: Table<Owned> = Table::of(Kind {
     ),
     in_use: Failure::Wrong(
         Code::InUse,
-        "a walk over this engine goes on, or a reader is open: end it first",
+        "a walk over this engine goes on, or a reader or a snapshot is open: end it first",
     ),
 });
 
@@ -67,10 +67,14 @@ pub struct StatsRaw {
 
 const _: () = assert!(size_of::<OptionsRaw>() == 32 && size_of::<StatsRaw>() == 64);
 
+/// The first key of a walk, and the one behind it.
+pub type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// `pmkv_value_cb`, `pmkv_entry_cb`.
 type ValueCallback = Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int>;
-pub type EntryCallback =
-    Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize, *const c_void, usize) -> c_int>;
+pub type EntryCallback = Option<Callback>;
+pub type Callback =
+    unsafe extern "C" fn(*mut c_void, *const c_void, usize, *const c_void, usize) -> c_int;
 
 /// The end of a callback that was called, and has answered.
 pub fn went_on(answer: c_int) -> Answer<()> {
@@ -255,15 +259,28 @@ pub unsafe extern "C" fn pmkv_delete(
 /// Shows a walk's entries to a callback.
 fn show_each(
     kv: *mut EngineHandle,
-    (start, end): (Bound<Vec<u8>>, Bound<Vec<u8>>),
+    (start, end): Bounds,
     callback: EntryCallback,
     argument: *mut c_void,
 ) -> Answer<()> {
     let callback = callback.ok_or(NULL)?;
     // A share: the callback may call the library.
     let engine = ENGINES.with(kv, |engine| Ok(engine.clone()))?;
+    // SAFETY: as the header says.
+    unsafe { show_entries(engine.walk(start, end), callback, argument) }
+}
+
+/// Shows entries to a callback, the damaged ones' error behind them.
+///
+/// # Safety
+/// The callback may be called with this argument.
+pub unsafe fn show_entries(
+    entries: impl Iterator<Item = pmkv::Result<pmkv::Entry>>,
+    callback: Callback,
+    argument: *mut c_void,
+) -> Answer<()> {
     let mut damaged = None;
-    for entry in engine.walk(start, end) {
+    for entry in entries {
         let (key, value) = match entry {
             Ok(entry) => entry,
             Err(error @ Error::Corrupt { .. }) => {
@@ -274,10 +291,28 @@ fn show_each(
         };
         let (key, value): (&[u8], &[u8]) = (&key, &value);
         let (of_key, of_value) = (key.as_ptr().cast(), value.as_ptr().cast());
-        // SAFETY: as the header says; both are this call's until the callback has returned.
+        // SAFETY: the caller's promise; both are this call's until the callback has returned.
         went_on(unsafe { callback(argument, of_key, key.len(), of_value, value.len()) })?;
     }
     damaged.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Bounds as C has them.
+///
+/// # Safety
+/// Those of [`values`] for both; NULL with 0: there is no upper bound.
+pub unsafe fn bounds(
+    (from, from_size): (*const c_void, usize),
+    (to, to_size): (*const c_void, usize),
+) -> Answer<Bounds> {
+    // SAFETY: the caller's promise.
+    let start = Bound::Included(unsafe { values(from.cast::<u8>(), from_size) }?.to_vec());
+    let end = match to.is_null() && to_size == 0 {
+        true => Bound::Unbounded,
+        // SAFETY: the caller's promise.
+        false => Bound::Excluded(unsafe { values(to.cast::<u8>(), to_size) }?.to_vec()),
+    };
+    Ok((start, end))
 }
 
 /// See `pmkv.h`.
@@ -303,13 +338,8 @@ pub unsafe extern "C" fn pmkv_each_between(
 ) -> Code {
     done(|| {
         // SAFETY: as the header says.
-        let start = Bound::Included(unsafe { values(from.cast::<u8>(), from_size) }?.to_vec());
-        let end = match to.is_null() && to_size == 0 {
-            true => Bound::Unbounded,
-            // SAFETY: as the header says.
-            false => Bound::Excluded(unsafe { values(to.cast::<u8>(), to_size) }?.to_vec()),
-        };
-        show_each(kv, (start, end), callback, argument)
+        let bounds = unsafe { bounds((from, from_size), (to, to_size)) }?;
+        show_each(kv, bounds, callback, argument)
     })
 }
 

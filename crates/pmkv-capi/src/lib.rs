@@ -7,6 +7,7 @@
 //! - [`heaps`] the process's heaps, and calls on them;
 //! - [`engines`] their key-value engines, and calls on these;
 //! - [`readers`] sessions of readers, with values where they are;
+//! - [`snapshots`] engines as they were at one instant;
 //! - [`transactions`] the thread's transactions, and calls in them;
 //! - [`maps`] maps and trees of bytes;
 //! - [`sequences`] vectors and queues of bytes, logs and texts;
@@ -28,5 +29,6 @@ mod maps;
 mod pointers;
 mod readers;
 mod sequences;
+mod snapshots;
 mod transactions;
 mod types;

@@ -443,6 +443,76 @@ static void readers(void)
     OK(pmkv_delete(kv, "read", 4));
 }
 
+/* Counts entries in an int. */
+static int counted(void *argument, const void *key, size_t key_size, const void *value,
+                   size_t value_size)
+{
+    IS(key != NULL && value != NULL && key_size > 0 && value_size > 0);
+    ++*(int *)argument;
+    return 0;
+}
+
+/* Snapshots of a hash and a tree, beside later puts, and one whose time is over. */
+static void snapshots(void)
+{
+    struct pmkv_options options;
+    memset(&options, 0, sizeof options);
+    options.kind = PMKV_TREE;
+    pmkv_t *tree = pmkv_open(heap, "seen", &options);
+    IS(tree != NULL);
+    OK(pmkv_clear(kv, NULL));
+    for (char key = 'a'; key <= 'e'; key++) {
+        OK(pmkv_put(kv, &key, 1, "one", 3));
+        OK(pmkv_put(tree, &key, 1, "one", 3));
+    }
+    pmkv_t *both[] = {tree, kv}, *twice[] = {kv, kv};
+    pmkv_snapshot_t *seen[2] = {NULL, NULL};
+    OK(pmkv_snapshots_open(both, 2, UINT64_MAX, seen));
+    pmkv_snapshot_t *brief = pmkv_snapshot_open(kv, 0);
+    IS(brief != NULL);
+    for (int nth = 0; nth < 5000; nth++)
+        OK(pmkv_put(kv, "b", 1, &nth, sizeof nth));
+    OK(pmkv_delete(kv, "c", 1));
+    OK(pmkv_delete(tree, "a", 1));
+    for (int nth = 0; nth < 2; nth++) {
+        char value[3];
+        size_t size = 0;
+        uint64_t count = 0;
+        int shown = 0;
+        OK(pmkv_snapshot_get(seen[nth], nth ? "b" : "a", 1, value, sizeof value, &size));
+        IS(size == 3 && memcmp(value, "one", 3) == 0);
+        FAILS(PMHEAP_E_NO_KEY, pmkv_snapshot_get(seen[nth], "x", 1, value, 3, &size));
+        FAILS(PMHEAP_E_SHORT, pmkv_snapshot_get(seen[nth], "a", 1, value, 2, &size));
+        FAILS(PMHEAP_E_NULL, pmkv_snapshot_get(seen[nth], NULL, 1, value, 2, &size));
+        OK(pmkv_snapshot_count(seen[nth], &count));
+        IS(count == 5);
+        OK(pmkv_snapshot_each(seen[nth], counted, &shown));
+        OK(pmkv_snapshot_each_between(seen[nth], "b", 1, "d", 1, counted, &shown));
+        OK(pmkv_snapshot_each_between(seen[nth], "d", 1, NULL, 0, counted, &shown));
+        IS(shown == 9);
+        FAILS(PMHEAP_E_NULL, pmkv_snapshot_each(seen[nth], NULL, NULL));
+        FAILS(PMHEAP_E_NULL, pmkv_snapshot_count(seen[nth], NULL));
+    }
+    FAILS(PMHEAP_E_IN_USE, pmkv_close(tree));
+    FAILS(PMHEAP_E_ARGUMENT, pmkv_snapshots_open(twice, 2, 0, seen));
+    FAILS(PMHEAP_E_NULL, pmkv_snapshots_open(both, 2, 0, NULL));
+    OK(pmkv_snapshots_open(NULL, 0, 0, NULL));
+    OK(pmkv_snapshot_close(seen[0]));
+    OK(pmkv_snapshot_close(seen[1]));
+    FAILS(PMHEAP_E_HANDLE, pmkv_snapshot_close(seen[0]));
+    uint64_t count = 0;
+    for (int nth = 0; pmkv_snapshot_count(brief, &count) == PMHEAP_OK; nth++) {
+        IS(nth < 1000000);
+        OK(pmkv_put(kv, "b", 1, &nth, sizeof nth));
+    }
+    FAILS(PMHEAP_E_ENDED, pmkv_snapshot_count(brief, &count));
+    OK(pmkv_snapshot_close(brief));
+    IS(pmkv_snapshot_open(NULL, 0) == NULL);
+    OK(pmkv_clear(tree, NULL));
+    OK(pmkv_close(tree));
+    OK(pmkv_clear(kv, NULL));
+}
+
 int main(int argc, char **argv)
 {
     struct pmheap_options options;
@@ -474,6 +544,7 @@ int main(int argc, char **argv)
     callbacks();
     trees();
     stats_and_clear();
+    snapshots();
     sizes();
     wrong_calls();
     many();

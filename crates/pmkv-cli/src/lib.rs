@@ -296,6 +296,9 @@ pub struct Scan {
     /// Only the keys, without their values
     #[arg(long, short)]
     pub keys: bool,
+    /// All keys as they are at one instant
+    #[arg(long)]
+    pub snapshot: bool,
     /// The engine
     #[command(flatten)]
     pub engine: Engine,

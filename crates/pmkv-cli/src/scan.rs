@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pm_cli::Failure;
-use pmkv::{Error, Kind};
+use pmkv::{AnyEntries, Error, Kind};
 use pmkv_cli::Scan;
 
 use crate::Outcome;
@@ -27,10 +27,16 @@ pub fn run(arguments: &Scan) -> Outcome {
         .as_deref()
         .map_or(prefix, |from| prefix.max(from.as_bytes()));
     let end = arguments.to.as_deref().map(OsStr::as_bytes);
-    let mut entries = engine.between(
+    let bounds = (
         Bound::Included(start.to_vec()),
         end.map_or(Bound::Unbounded, |end| Bound::Excluded(end.to_vec())),
     );
+    let snapshot = arguments.snapshot.then(|| engine.snapshot(Duration::MAX));
+    let snapshot = snapshot.transpose().map_err(|error| failed(&error))?;
+    let mut entries: AnyEntries<'_> = match &snapshot {
+        Some(snapshot) => Box::new(snapshot.range::<Vec<u8>, _>(bounds)),
+        None => engine.between(bounds.0, bounds.1),
+    };
     let is_ordered = engine.kind() == Kind::Tree;
     let mut out = BufWriter::new(io::stdout().lock());
     let mut progress = Progress::begin();
@@ -64,6 +70,7 @@ pub fn run(arguments: &Scan) -> Outcome {
     }
     progress.end();
     drop(entries);
+    drop(snapshot);
     drop(engine);
     closed(&arguments.heap, heap)?;
     Ok(done(damaged))

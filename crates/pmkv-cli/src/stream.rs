@@ -1,4 +1,4 @@
-//! `pmkv save` and `pmkv load`: all keys of an engine as a stream.
+//! `pmkv save` and `pmkv load`: all keys of an engine, as it is at one instant, as a stream.
 //!
 //! The stream begins with a line of text, `pmkv-stream 1 hash|tree`. Then come entries, and an end:
 //! a byte that tells which, three numbers of eight bytes, lowest byte first, the key and the value,
@@ -8,9 +8,9 @@
 //! entries and two zeros. Nothing of an entry is used before its check was found right.
 
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
-use std::ops::Bound;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use pm_cli::Failure;
 use pmkv::{Change, Error, Expiry, Kind};
@@ -75,20 +75,21 @@ pub fn save(arguments: &Save) -> Outcome {
     let engine = found(path, &heap, &arguments.engine)?;
     let mut out = BufWriter::new(io::stdout().lock());
     writeln!(out, "{BEGINNING}{}", engine.kind()).map_err(unwritten)?;
-    let (mut count, mut value) = (0, Vec::new());
-    for entry in engine.between(Bound::Unbounded, Bound::Unbounded) {
-        let (key, _) = entry.map_err(|error| failed(&error))?;
-        let expiry = engine.get_expiring(&key, &mut value);
-        let expires = match expiry.map_err(|error| failed(&error))? {
-            // Others may have taken it away meanwhile.
-            None => continue,
-            Some(Expiry::Never) => u64::MAX,
-            Some(Expiry::At(at)) => at,
+    let snapshot = engine.snapshot(Duration::MAX);
+    let snapshot = snapshot.map_err(|error| failed(&error))?;
+    let (mut count, mut value, mut entries) = (0, Vec::new(), snapshot.iter());
+    while let Some(entry) = entries.next_into(&mut value) {
+        let (key, expiry) = entry.map_err(|error| failed(&error))?;
+        let expires = match expiry {
+            Expiry::Never => u64::MAX,
+            Expiry::At(at) => at,
         };
         let numbers = [key.len() as u64, value.len() as u64, expires];
         write(&mut out, count, head(ENTRY, numbers), [&key, &value]).map_err(unwritten)?;
         count += 1;
     }
+    drop(entries);
+    drop(snapshot);
     write(&mut out, count, head(END, [count, 0, 0]), [&[], &[]]).map_err(unwritten)?;
     out.flush().map_err(unwritten)?;
     drop(engine);

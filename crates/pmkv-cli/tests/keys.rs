@@ -239,6 +239,45 @@ fn keys_are_saved_and_loaded() {
     refused(&two.run("save", &["-e", "none"]), 1);
 }
 
+/// Goal: what is saved or shown by a snapshot was there at one instant. Method: two keys that
+/// batches of another process change together, in streams that are saved beside it.
+#[test]
+fn a_stream_is_of_one_instant() {
+    let place = place();
+    for nth in 0..300 {
+        place.done("put", &[&format!("other {nth}"), "x"]);
+    }
+    let shown = place.lines(&["--snapshot", "--prefix", "other 29"]);
+    assert_eq!(shown, place.lines(&["--prefix", "other 29"]));
+    assert_eq!(shown.len(), 11);
+    let heap = pmlib::Heap::open(&place.heap, &pmlib::Options::default()).expect("a heap");
+    let kv = pmkv::Hash::open(&heap, "kv").expect("an engine");
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for nth in 0u64.. {
+                let value = nth.to_string();
+                let change =
+                    |key: &'static str| pmkv::Change::Put(key.as_bytes(), value.as_bytes());
+                kv.batch(&[change("one"), change("two")]).expect("room");
+                if is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        for _ in 0..20 {
+            let lines = place.lines(&["--snapshot"]);
+            let value = |key: &str| {
+                let line = lines.iter().find_map(|line| line.strip_prefix(key));
+                line.map(str::to_owned)
+            };
+            assert_eq!(value("one"), value("two"));
+            assert!(place.done("save", &[]).len() > 300);
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
 /// Goal: a measurement tells each call, and leaves nothing. Method: both kinds, in memory and in a
 /// file.
 #[test]

@@ -1,5 +1,5 @@
 #!/bin/bash
-# `make wheel`: a wheel of the Python module, for Python 3.10 and later, in target/wheels; its path is the last line.
+# `make wheel`: a wheel of the Python module, for Python 3.11 and later, in target/wheels; its path is the last line.
 # maturin builds it, from PyPI, in an environment of its own. Arguments go to `maturin build` (--release if none).
 
 set -eu
@@ -7,8 +7,8 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
 [ "$#" != 0 ] || set -- --release
 
-if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
-    echo "wheel: Python 3.10 or later is needed (apt-get install python3 python3-venv)" >&2
+if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "wheel: Python 3.11 or later is needed (apt-get install python3 python3-venv)" >&2
     exit 1
 fi
 builder=$target/wheel-builder

@@ -13,10 +13,10 @@ trap 'rm -rf "$faces"' EXIT
 trap 'exit 130' INT TERM HUP
 
 crates=(-p pmkv-capi -p pmemkv-capi)
-if python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+if python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
     crates+=(-p pmkv-python)
 else
-    echo "skip every face, Python: there is no Python of 3.10 or later"
+    echo "skip every face, Python: there is no Python of 3.11 or later"
 fi
 cargo build "$@" "${crates[@]}" || exit 1
 case ${crates[*]} in *python*) cp "$target/$profile/libpmkv_python.so" "$faces/pmkv.abi3.so" || exit 1 ;; esac

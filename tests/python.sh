@@ -1,12 +1,12 @@
 #!/bin/bash
-# The Python module, built and used: a line for each test. Needs Python 3.10 or later.
+# The Python module, built and used: a line for each test. Needs Python 3.11 or later.
 
 set -u
 cd "$(dirname "$0")/.." || exit 1
 target=${CARGO_TARGET_DIR:-$PWD/target}
 
-if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
-    echo "skip Python, every method: there is no Python of 3.10 or later"
+if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "skip Python, every method: there is no Python of 3.11 or later"
     exit 0
 fi
 cargo build -p pmkv-python || exit 1
@@ -17,6 +17,10 @@ cp "$target/debug/libpmkv_python.so" "$place/pmkv.abi3.so" || exit 1
 failed=0
 if ! PYTHONPATH=$place python3 crates/pmkv-python/tests/calls.py "$place/data"; then
     echo "FAIL Python, every method"
+    failed=1
+fi
+if ! PYTHONPATH=$place python3 crates/pmkv-python/tests/views.py "$place/data"; then
+    echo "FAIL Python, views and snapshots"
     failed=1
 fi
 if ! PYTHONPATH=$place python3 crates/pmkv-python/tests/processes.py "$place/data"; then

@@ -6,8 +6,8 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 [ "$#" != 0 ] || set -- --profile dev
 
-if ! python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
-    echo "skip the wheel: there is no Python of 3.10 or later with its module venv"
+if ! python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "skip the wheel: there is no Python of 3.11 or later with its module venv"
     exit 0
 fi
 place=$(mktemp -d /dev/shm/pmkv-wheel.XXXXXX) || exit 1
@@ -37,7 +37,7 @@ check() {
 }
 
 case $wheel in
-*/pmkv-*-cp310-abi3-*.whl) echo "ok   the wheel, for every Python from 3.10 on" ;;
+*/pmkv-*-cp311-abi3-*.whl) echo "ok   the wheel, for every Python from 3.11 on" ;;
 *) echo "FAIL the wheel, its name: $wheel" && failed=1 ;;
 esac
 mkdir "$place/data"
@@ -46,5 +46,6 @@ check "installed" bash -c 'python3 -m venv "$1" && "$1/bin/pip" install --quiet 
 cd "$place" || exit 1
 tests=$OLDPWD/crates/pmkv-python/tests
 check "every method" "$place/venv/bin/python" "$tests/calls.py" "$place/data"
+check "views and snapshots" "$place/venv/bin/python" "$tests/views.py" "$place/data"
 check "fork and multiprocessing" "$place/venv/bin/python" "$tests/processes.py" "$place/data"
 exit "$failed"

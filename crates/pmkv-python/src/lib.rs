@@ -1,5 +1,9 @@
 //! The Python module `pmkv`: a mapping of bytes to bytes in a heap.
-#![forbid(unsafe_code)]
+//!
+//! [`views`] gives Python addresses in the heap, which is what this crate's `unsafe` is for.
+#![deny(unsafe_code)]
+
+mod views;
 
 use std::cell::Cell;
 use std::ops::Bound as End;
@@ -12,7 +16,7 @@ use pmlib::{Heap, Options};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyKeyError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 
 /// Calls with more bytes than these let other threads of Python run.
 const LONG_BYTES: usize = 4096;
@@ -201,12 +205,25 @@ impl Db {
         Ok(Walk { entries, part })
     }
 
+    /// Begins a session, in which values are read without a copy, as memoryviews.
+    fn reader(&self) -> PyResult<views::Reader> {
+        let reader = self.engine()?.read(Duration::MAX).map_err(told)?;
+        Ok(views::Reader::of(reader))
+    }
+
+    /// Takes a snapshot: the database as it is now, whatever is put and deleted later.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<views::Snapshot> {
+        let engine = self.engine()?;
+        let snapshot = py.detach(|| engine.snapshot(Duration::MAX));
+        Ok(views::Snapshot::of(snapshot.map_err(told)?))
+    }
+
     /// Takes all keys away, not as one change; how many they were.
     fn clear(&self) -> PyResult<u64> {
         self.engine()?.store().clear().map_err(told)
     }
 
-    /// Leaves the heap, once no walk goes on.
+    /// Leaves the heap, once no walk goes on, and no reader or snapshot is open.
     fn close(&self) -> PyResult<()> {
         let mut engine = self.engine.write().unwrap_or_else(PoisonError::into_inner);
         let Some(owned) = engine.take().and_then(Arc::into_inner) else {
@@ -265,14 +282,23 @@ impl Walk {
         let Some(entry) = entries.next() else {
             return Ok(None);
         };
-        let (key, value) = entry.map_err(told)?;
-        let (key, value) = (PyBytes::new(py, &key), PyBytes::new(py, &value));
-        Ok(Some(match self.part {
-            Part::Keys => key.into_any(),
-            Part::Values => value.into_any(),
-            Part::Both => (key, value).into_pyobject(py)?.into_any(),
-        }))
+        let entry = entry.map_err(told)?;
+        entry_of(py, self.part, &entry).map(Some)
     }
+}
+
+/// A part of an entry, as Python has it.
+fn entry_of<'py>(
+    py: Python<'py>,
+    part: Part,
+    (key, value): &pmkv::Entry,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (key, value) = (PyBytes::new(py, key), PyBytes::new(py, value));
+    Ok(match part {
+        Part::Keys => key.into_any(),
+        Part::Values => value.into_any(),
+        Part::Both => (key, value).into_pyobject(py)?.into_any(),
+    })
 }
 
 /// Opens the engine of this name in the heap in a file; both are made, if they are missing. `size`
@@ -306,5 +332,12 @@ fn open(path: PathBuf, name: &str, size: u64, kind: &str) -> PyResult<Db> {
 fn make(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Error", module.py().get_type::<Error>())?;
     module.add_class::<Db>()?;
+    module.add_class::<views::Reader>()?;
+    module.add_class::<views::Snapshot>()?;
+    let hook = wrap_pyfunction!(views::released_in_child, module)?;
+    let words = PyDict::new(module.py());
+    words.set_item("after_in_child", hook)?;
+    let os = module.py().import("os")?;
+    os.call_method("register_at_fork", (), Some(&words))?;
     module.add_function(wrap_pyfunction!(open, module)?)
 }

@@ -111,6 +111,7 @@ fn use_engine(kv: &dyn Store, state: &mut u64) -> Result<()> {
         seen.values().sum::<u64>() < 100_000,
         "the walk does not end"
     );
+    answers.push(in_snapshot(kv));
     answers.push(kv.stats().map(drop));
     for _ in 0..60 {
         let nth = chance(state) % (KEYS + 20);
@@ -137,6 +138,20 @@ fn use_engine(kv: &dyn Store, state: &mut u64) -> Result<()> {
     );
     answers.push(kv.clear().map(drop));
     answers.into_iter().collect()
+}
+
+/// Looks at all of a snapshot.
+fn in_snapshot(kv: &dyn Store) -> Result<()> {
+    let snapshot = kv.snapshot(Duration::MAX)?;
+    for nth in 0..KEYS {
+        if let Ok(Some(value)) = snapshot.get(&key(nth)) {
+            assert!(is_of(nth, &value), "key {nth} has the value of another one");
+        }
+    }
+    let entries: Vec<_> = snapshot.iter().collect();
+    assert!(entries.len() < 100_000, "the walk does not end");
+    entries.into_iter().try_for_each(|entry| entry.map(drop))?;
+    snapshot.count().map(drop)
 }
 
 /// Uses a heap of these bytes; whether all went well.

@@ -54,6 +54,8 @@ pub trait Source {
 pub trait Taking {
     /// The numbers of its index chunks.
     fn chunks(&self) -> Vec<u64>;
+    /// The chunk that is locked already.
+    fn journal(&self) -> Option<u64>;
     /// All chunks are locked: batches that come now wait for them.
     fn unlock_journal(&mut self);
     /// Copies all slots, and says of each chunk when it may be unlocked.
@@ -123,6 +125,10 @@ impl<I: Index> Source for Kv<'_, I> {
 impl<I: Index> Taking for Pieces<'_, '_, I> {
     fn chunks(&self) -> Vec<u64> {
         self.pieces.iter().map(I::chunk_of).collect()
+    }
+
+    fn journal(&self) -> Option<u64> {
+        self.journal.as_ref().map(|open| open.journal.chunk)
     }
 
     fn unlock_journal(&mut self) {
@@ -196,7 +202,7 @@ pub(crate) fn take<'s>(engines: &[&'s dyn Source], limit: Duration) -> Result<Ve
         let is_late = planted!("bug-snapshot-holds-too-late");
         let count = takings.len();
         let mut holds = sessions(ground, if is_late { 0 } else { count }, limit)?;
-        let mut locks = lock_all(ground, &takings);
+        let mut locks = lock_all(ground, &takings)?;
         for taking in &mut takings {
             taking.unlock_journal();
         }
@@ -222,14 +228,24 @@ fn sessions(ground: Ground<'_>, count: usize, limit: Duration) -> Result<Vec<Ses
     (0..count).map(one).collect()
 }
 
-/// Locks the index chunks of engines.
-fn lock_all<'h>(ground: Ground<'h>, takings: &[Box<dyn Taking + '_>]) -> Locks<'h> {
+/// Locks the index chunks of engines. A forged directory may name one twice.
+fn lock_all<'h>(ground: Ground<'h>, takings: &[Box<dyn Taking + '_>]) -> Result<Locks<'h>> {
     let mut chunks: Vec<u64> = takings.iter().flat_map(|taking| taking.chunks()).collect();
     chunks.sort_unstable();
+    let journals: Vec<u64> = takings
+        .iter()
+        .filter_map(|taking| taking.journal())
+        .collect();
+    let twice = chunks.windows(2).find(|pair| pair[0] == pair[1]);
+    let twice = twice.map(|pair| pair[0]);
+    if let Some(chunk) = twice.or_else(|| chunks.iter().copied().find(|it| journals.contains(it))) {
+        let (what, offset) = ("a directory", chunk * CHUNK_BYTES);
+        return Err(Error::Damaged { what, offset });
+    }
     let locks = chunks.into_iter().map(|chunk| (chunk, ground.lock(chunk)));
     let mut locks: Locks<'h> = locks.collect();
     if planted!("bug-snapshot-chunk-by-chunk") {
         locks.clear();
     }
-    locks
+    Ok(locks)
 }

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 
 import pmkv
 
@@ -27,6 +28,19 @@ def look(db, key, worker):
         sys.exit(f"{key}: another's value")
     if value != value_of(word & 255, word >> 8):
         sys.exit(f"{key}: torn")
+
+
+def look_at_once(db, worker, nth):
+    """A snapshot has all of a batch or nothing, and a view stays as it was."""
+    with db.snapshot() as seen, db.reader() as reader:
+        parts = [seen.get(b"w%d b%d" % (worker, part)) for part in range(3)]
+        if len(set(parts)) != 1:
+            sys.exit("half of a batch")
+        view = reader.get(b"s%d" % (nth % SHARED))
+        before = view and bytes(view)
+        time.sleep(0.002)
+        if view and (view != before or before != value_of(before[0], int.from_bytes(before[:8], "little") >> 8)):
+            sys.exit("a view was changed")
 
 
 def count(db):
@@ -67,6 +81,8 @@ def write(db, worker, nth):
             other = worker // EACH * EACH + (worker + 1 + nth // 4 % 3) % EACH
             look(db, b"w%d k%d" % (other, nth * 3 % KEYS), other)
             look(db, b"s%d" % (nth // 4 % SHARED), None)
+        if nth % 48 == 0:
+            look_at_once(db, worker // EACH * EACH + nth // 48 % EACH, nth)
         nth += 1
 
 

@@ -6,8 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use pmkv::{Change, Error, Expect, Kind, Store};
+use pmkv::{Change, Entry, Error, Expect, Kind, Snapshot, Store};
 use pmlib::{Heap, Options};
 
 use crate::model::{self, EACH, KEYS, SHARED, Step, value};
@@ -158,7 +159,11 @@ pub fn work(words: &str) {
 
 fn write(kv: &dyn Store, worker: u64, first: u64) {
     let mut out = std::io::stdout();
+    let mut sight = None;
     for nth in first.. {
+        if nth % 48 == 0 {
+            sight = look_at_once(kv, sight);
+        }
         step(kv, worker, nth).expect("a step");
         out.write_all(format!(" {nth}\n").as_bytes())
             .expect("a reader");
@@ -168,6 +173,36 @@ fn write(kv: &dyn Store, worker: u64, first: u64) {
             look(kv, &model::shared(nth / 4 % SHARED), None);
         }
     }
+}
+
+/// A snapshot, and what it had when it was taken.
+type Sight<'k> = (Snapshot<'k>, Vec<Entry>);
+
+/// A snapshot has whole values, all of a batch or nothing, and stays as it was. One is taken, and
+/// the last one looked at again.
+fn look_at_once<'k>(kv: &'k dyn Store, before: Option<Sight<'k>>) -> Option<Sight<'k>> {
+    let entries = |snapshot: &Snapshot<'_>| {
+        let entries: Result<Vec<Entry>, Error> = snapshot.iter().collect();
+        entries.expect("no damage")
+    };
+    if let Some((snapshot, then)) = before {
+        assert!(entries(&snapshot) == then, "a snapshot was changed");
+        return None;
+    }
+    let snapshot = kv.snapshot(Duration::MAX).expect("room");
+    for worker in 0..2 * EACH {
+        let parts = [0, 1, 2].map(|part| snapshot.get(&model::part(worker, part)));
+        let parts = parts.map(|part| part.expect("no damage"));
+        assert!(
+            parts[0] == parts[1] && parts[1] == parts[2],
+            "half of a batch"
+        );
+    }
+    let then = entries(&snapshot);
+    for (_, value) in then.iter().filter(|(key, _)| key != b"count") {
+        assert!(model::number_of(value).is_some(), "no whole value");
+    }
+    Some((snapshot, then))
 }
 
 /// Another's value is whole, whatever it is.

@@ -5,6 +5,7 @@
 //! - A delete under way is done: its slot is cleared.
 //! - A put under way is done if its record is whole, or else its slot is cleared.
 //! - The slot of the higher version stays, where a key has two.
+//! - A live slot whose hash no other slot of its lines has stays, unread.
 //! - A live slot without its record is an older version's, whose clear was not durable, if another
 //!   slot of its line has its hash: it is cleared. Its place may be another record's by now, or
 //!   half of one, so such a slot's record is verified too. Without another slot the record is
@@ -52,6 +53,7 @@ impl<I: Index> Kv<'_, I> {
     pub(crate) fn settle_lines(&self, located: &Located<I::Way>) -> Result<()> {
         let mem = self.ground.mem();
         let mut work = Work::default();
+        let shared = self.shared_hashes(located);
         for line in 1..=self.cut.lines() {
             let start = located.line(line);
             let words: [u64; 8] = mem.read(start);
@@ -66,6 +68,13 @@ impl<I: Index> Kv<'_, I> {
                     |&other: &u64| other != 0 && other != word && Slot(other).hash() == slot.hash();
                 let has_twin = words.iter().any(twin);
                 let is_sure = slot.state() == STATE_LIVE && !has_twin;
+                if is_sure && shared.binary_search(&slot.hash()).is_err() {
+                    // No other slot can be its key's: it stays, whatever its record is.
+                    if !I::may_have(self, located, slot) {
+                        work.cleared.push((here, false));
+                    }
+                    continue;
+                }
                 match self.meaning(located, line, slot, is_sure)? {
                     Means::Nothing => work.cleared.push((here, false)),
                     Means::Undone => work.cleared.push((here, true)),
@@ -77,6 +86,22 @@ impl<I: Index> Kv<'_, I> {
         }
         self.choose(&mut work);
         self.make_so(located, &work)
+    }
+
+    /// The hashes that more than one slot of lines has, in order. Only of these are records read:
+    /// a look at all of them would be hundreds of misses for the first call of a group.
+    fn shared_hashes(&self, located: &Located<I::Way>) -> Vec<u64> {
+        let lines = (1..=self.cut.lines()).flat_map(|line| {
+            let words: [u64; 8] = self.ground.mem().read(located.line(line));
+            words
+        });
+        let slots = lines.filter(|&word| word != 0).map(Slot);
+        let mut hashes: Vec<u64> = slots.map(Slot::hash).collect();
+        hashes.sort_unstable();
+        let twice = hashes.windows(2).filter(|pair| pair[0] == pair[1]);
+        let mut shared: Vec<u64> = twice.map(|pair| pair[0]).collect();
+        shared.dedup();
+        shared
     }
 
     /// The meaning of a slot that is not 0; `is_sure`: its record was durable and is nobody else's.

@@ -57,6 +57,8 @@ campaign "crafted engines" '^([0-9]+ heaps crafted|PMKV_CRAFTED_SEED=)' \
     cargo test --release -p pmkv --test crafted -- --nocapture
 campaign "heap cost" '^[|] .*[0-9]' \
     bash -c 'sh tests/bootstrap.sh costs && cargo build --release -p pmbench && bash tests/heap-cost.sh'
+campaign "emulation that is off" '^[|] .*[0-9]' \
+    bash -c 'sh tests/bootstrap.sh costs && bash tests/emulation-cost.sh'
 campaign "kv cost" '^[|] .*[0-9]' \
     bash -c 'sh tests/bootstrap.sh costs && cargo build --release -p pmkv --example calls && bash tests/kv-cost.sh "${CARGO_TARGET_DIR:-target}/release/examples/calls"'
 campaign "histories" '^([0-9]+ histories|YAT_HISTORY_SEED=)' \

@@ -235,14 +235,17 @@ enum Verdict {
 }
 
 impl Verdict {
-    fn of(error: f64, predicted: f64, plain: f64, late: f64) -> Verdict {
-        match (
-            error.abs() <= ERROR_MAX,
-            plain > predicted || late > LATE_MAX,
-        ) {
-            (true, _) => Verdict::Good,
-            (false, true) if error > 0.0 => Verdict::TooSlow,
-            _ => Verdict::Off,
+    /// Judges times in ns: those predicted and measured, and that of the same work on memory as it
+    /// is.
+    /// The machine is too slow if it ends accesses late, and if its own work comes on top of the
+    /// device's time.
+    fn of(predicted: f64, measured: f64, plain: f64, late: f64) -> Verdict {
+        let error = measured / predicted - 1.0;
+        let on_top = measured - predicted;
+        match error.abs() <= ERROR_MAX {
+            true => Verdict::Good,
+            false if on_top > 0.0 && (plain >= on_top || late > LATE_MAX) => Verdict::TooSlow,
+            false => Verdict::Off,
         }
     }
 
@@ -277,7 +280,7 @@ fn show(
         let (figure, plain) = (measured.emulated.median(), measured.plain.median());
         let late = measured.late.median();
         let error = figure / predicted - 1.0;
-        let verdict = Verdict::of(error, predicted, plain, late);
+        let verdict = Verdict::of(predicted, figure, plain, late);
         if verdict != Verdict::Good {
             bad.push(format!(
                 "{} ({:+.1} %, {})",
@@ -341,11 +344,13 @@ mod tests {
     /// Goal: a machine is blamed only for what came too late.
     #[test]
     fn verdicts_name_the_cause() {
-        assert_eq!(Verdict::of(0.09, 100.0, 200.0, 1.0), Verdict::Good);
-        assert_eq!(Verdict::of(0.2, 100.0, 120.0, 0.0), Verdict::TooSlow);
-        assert_eq!(Verdict::of(0.2, 100.0, 50.0, 0.5), Verdict::TooSlow);
-        assert_eq!(Verdict::of(0.2, 100.0, 50.0, 0.0), Verdict::Off);
-        assert_eq!(Verdict::of(-0.2, 100.0, 120.0, 1.0), Verdict::Off);
+        assert_eq!(Verdict::of(100.0, 109.0, 200.0, 1.0), Verdict::Good);
+        assert_eq!(Verdict::of(100.0, 120.0, 120.0, 0.0), Verdict::TooSlow);
+        assert_eq!(Verdict::of(100.0, 120.0, 5.0, 0.5), Verdict::TooSlow);
+        // It comes on top as a whole.
+        assert_eq!(Verdict::of(100.0, 120.0, 20.0, 0.0), Verdict::TooSlow);
+        assert_eq!(Verdict::of(100.0, 120.0, 15.0, 0.0), Verdict::Off);
+        assert_eq!(Verdict::of(100.0, 80.0, 120.0, 1.0), Verdict::Off);
     }
 
     /// Goal: work stays within its process's part, and makes the accesses that it counts.

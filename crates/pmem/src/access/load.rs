@@ -79,13 +79,13 @@ impl Pmem {
     #[inline(always)]
     pub fn copy_out(&self, off: u64, to: &mut [u8]) -> Result<(), Fault> {
         let from = self.source(off, to.len());
-        if emulate::active() != 0 {
-            return self.copy_out_slowed(off, to);
-        }
-        // SAFETY: `to` is the caller's exclusive buffer of that length; the
-        // source is in the mapping.
-        unsafe { self.copier.copy(to.as_mut_ptr(), from, to.len()) }
-            .map_err(|(done, address)| self.stopped(off, to, done, address))
+        let copied = match emulate::active() {
+            // SAFETY: `to` is the caller's exclusive buffer of that length; the
+            // source is in the mapping.
+            0 => unsafe { self.copier.copy(to.as_mut_ptr(), from, to.len()) },
+            _ => self.copy_slowed(off, to),
+        };
+        copied.map_err(|(done, address)| self.stopped(off, to, done, address))
     }
 
     /// Fills a caller's buffer with zeros, where a program reads bytes that were never written.
@@ -118,7 +118,8 @@ impl Pmem {
         self.range(next.start, beside);
         let from = self.source(off, to.len());
         if emulate::active() != 0 {
-            return self.copy_out_slowed(off, to);
+            return (self.copy_slowed(off, to))
+                .map_err(|(done, address)| self.stopped(off, to, done, address));
         }
         let mut lines = next.step_by(LINE as usize);
         // The last bytes of the copy run beside the prefetches, as many as those cover.
@@ -146,13 +147,13 @@ impl Pmem {
     /// Copies as [`Pmem::copy_out`] does, in the time that an emulated medium takes.
     #[cold]
     #[inline(never)]
-    fn copy_out_slowed(&self, off: u64, to: &mut [u8]) -> Result<(), Fault> {
+    fn copy_slowed(&self, off: u64, to: &mut [u8]) -> Result<(), (usize, usize)> {
         let from = self.range(off, to.len() as u64);
         let due = self.charge_copy(off, to.len() as u64);
         // SAFETY: as in `copy_out`.
         let copied = unsafe { self.copier.copy(to.as_mut_ptr(), from, to.len()) };
         self.copied_out(due);
-        copied.map_err(|(done, address)| self.stopped(off, to, done, address))
+        copied
     }
 
     /// Waits as long as an emulated medium takes for words. They are fetched meanwhile.

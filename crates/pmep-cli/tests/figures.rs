@@ -45,6 +45,39 @@ fn points_become_a_page() {
     assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
 }
 
+/// Goal: pairs of ratio and bandwidth are a chart of their own, of stores past the cache alone.
+#[test]
+fn ratios_and_bandwidths_are_drawn() {
+    let dir = TempDir::new().unwrap();
+    let (data, page) = (dir.path().join("points.csv"), dir.path().join("page.html"));
+    let mut text = format!("{},note\n", HEAD.trim_end());
+    let mut add = |op: &str, note: &str| {
+        text += &format!("fast20-9,m,optane,,,{op},unknown run 1,,,,,EWR,0.5,{note}\n");
+    };
+    for (op, note) in [
+        ("ntstore", "bandwidth 1.25 GiB/s"),
+        ("ntstore", "bandwidth NaN GiB/s"),
+        ("ntstore", "another note"),
+        ("store", "bandwidth 0.5 GiB/s"),
+    ] {
+        add(op, note);
+    }
+    text += &row(1, 3.0).replace('\n', ",\n");
+    fs::write(&data, text).unwrap();
+    let (data, out) = (data.to_str().unwrap(), page.to_str().unwrap());
+    let run = pmep(&["figures", "--data", data, "-o", out]);
+    assert!(run.status.success(), "{run:?}");
+    let page = fs::read_to_string(&page).unwrap();
+    // One of each figure, and twelve of Memory Mode.
+    assert_eq!(page.matches("<circle").count(), 14, "{page}");
+    assert!(page.contains("of 2 points"), "{page}");
+    assert!(
+        page.contains("FAST'20 9") || page.contains("FAST&#39;20 9"),
+        "{page}"
+    );
+    assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
+}
+
 #[test]
 fn what_gives_no_page_is_told() {
     let dir = TempDir::new().unwrap();

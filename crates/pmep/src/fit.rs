@@ -58,6 +58,7 @@ pub fn weight(question: &Question, figure: &str, power: &str) -> f64 {
         | Question::TrafficMix(..) => 2.25,
         Question::Latency(_)
         | Question::Tail(..)
+        | Question::Flushes(_)
         | Question::Groups(..)
         | Question::ChainRate(..)
         | Question::ChainLatency(..) => 0.0,

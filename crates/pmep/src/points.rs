@@ -2,8 +2,8 @@
 //! form answers it. A row that no form answers is told with its reason, and never guessed.
 
 use crate::analytic::{
-    Idle, Remote, amplification, chained, idle_latency, loaded, predict, tail, thread_mix,
-    traffic_mix, write_ratio,
+    GIB_S, Idle, Remote, amplification, chained, flushed_run, idle_latency, loaded, predict, tail,
+    thread_mix, traffic_mix, write_ratio,
 };
 use crate::chain::Chain;
 use crate::device::Numbers;
@@ -124,6 +124,8 @@ pub enum Question {
     /// Bandwidth (GiB/s) of so many equal groups, each of which has its part of the threads and of
     /// the modules.
     Groups(Pattern, Machine, u32),
+    /// Bandwidth (GiB/s) of one thread that stores and flushes, with a fence behind so many bytes.
+    Flushes(u64),
     /// Latency (us) that a share of the stores within a region of so many bytes keeps.
     Tail(Pattern, f64, f64),
 }
@@ -335,13 +337,19 @@ fn hot_spot(record: &Record) -> Result<Answerable> {
     Ok(Ok(Question::Tail(pattern, region as f64, share)))
 }
 
-/// Stores with a fence behind each interval: an interval is an access.
+/// Stores with a fence behind each interval: an interval is an access. Flushes may stand behind
+/// each line or at the end of the interval: no figure tells them apart.
 fn fences(record: &Record, assumed: Assumed) -> Result<Answerable> {
-    if record.op != "ntstore" {
-        return Ok(Err("flushes within an interval of fences are not modelled"));
-    }
     let interval = number(&record.access, "access_B")?;
     let threads = number(&record.threads, "threads")?;
+    if record.op != "ntstore" {
+        if threads != 1 || !record.op.starts_with("clwb ") {
+            return Ok(Err("flushes within an interval of fences are one thread's"));
+        }
+        // The same bounds as those of other accesses.
+        Pattern::new(Op::StoreClwb, Order::Sequential, interval, None, threads)?;
+        return Ok(Ok(Question::Flushes(interval)));
+    }
     let pattern = Pattern::new(Op::NtStore, Order::Sequential, interval, None, threads)?;
     let machine = Machine {
         fenced: true,
@@ -449,6 +457,10 @@ pub fn answer(numbers: &Numbers, question: &Question) -> f64 {
             f64::from(count) * predict(numbers, &pattern, &machine).bandwidth_gib_s
         }
         Question::WriteRatio(pattern, machine) => write_ratio(numbers, &pattern, &machine),
+        Question::Flushes(interval) => {
+            let bytes = interval as f64;
+            bytes / flushed_run(numbers, bytes) / GIB_S
+        }
         Question::Chase { region, dimms } => {
             let idle = Idle {
                 op: Op::Load,

@@ -70,6 +70,7 @@ pub fn run(arguments: &Figures) -> Outcome {
     })?;
     let rows = table::read(&data, Assumed::default(), true)?;
     let mut all = panels::of(&rows, &device.numbers);
+    all.extend(panels::write_ratio(&rows, &device.numbers));
     if all.is_empty() {
         return Err(BadInput::new(
             data.display().to_string(),

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use pmep::device::Numbers;
+use pmep::device::{self, Numbers};
 use pmep::points::{Question, answer};
 use pmep::{Result, cache};
 use pmep_cli::table::Row;
@@ -113,6 +113,7 @@ fn axis(row: &Row, question: &Question) -> (f64, &'static str, &'static str) {
         Question::ThreadMix(_, readers, _) => (f64::from(readers), "threads that read", "MiB/s"),
         Question::TrafficMix(_, _, share, _) => (share, "share of reads", "GiB/s"),
         Question::Latency(_) => (number(&row.record.access), "bytes of an access", "ns"),
+        Question::Flushes(interval) => (interval as f64, "bytes of an access", "GiB/s"),
         Question::Groups(pattern, ..) => (pattern.access as f64, "bytes of an access", "GiB/s"),
         Question::Tail(_, region, _) => (region, "bytes of the region", "us"),
         Question::ChainRate(..) => (number(&row.record.threads), "threads", "a second"),
@@ -157,6 +158,39 @@ fn or_usual(stride: &str) -> &str {
         "" => "64",
         stride => stride,
     }
+}
+
+/// Bandwidth of stores past the cache by their write ratio (FAST'20 9). The runs' configurations
+/// are not published, so that the line is what the media allow at a measured ratio. Cached and
+/// flushed stores are below it for other reasons, and have no dots here.
+pub(super) fn write_ratio(rows: &[Row], numbers: &Numbers) -> Option<Panel> {
+    let bandwidth = |row: &Row| -> Option<f64> {
+        let note = row.note.strip_prefix("bandwidth ")?;
+        note.strip_suffix(" GiB/s")?.trim().parse().ok()
+    };
+    let of = |row: &&Row| row.record.figure == "fast20-9" && row.record.op == "ntstore";
+    let mut points: Vec<Point> = (rows.iter().filter(of))
+        .filter_map(|row| {
+            let (ratio, measured) = (row.value?, bandwidth(row)?);
+            Some(Point {
+                x: ratio,
+                measured,
+                model: numbers[device::Key::WriteMedia] * ratio,
+                line: row.line,
+            })
+        })
+        .filter(|point| point.measured.is_finite() && point.measured > 0.0)
+        .collect();
+    points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    (!points.is_empty()).then(|| Panel {
+        title: "Bandwidth by write ratio (FAST'20 9): the line is the media's limit".to_owned(),
+        axis: "bytes asked for by bytes written",
+        unit: "GiB/s",
+        series: vec![Series {
+            name: "ntstore".to_owned(),
+            points,
+        }],
+    })
 }
 
 /// The shape of Memory Mode (OPTANE 21 and 22): no point of it was measured.

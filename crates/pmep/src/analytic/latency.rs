@@ -1,5 +1,6 @@
 //! Idle latencies by the levels that answer, and write amplification by region.
 
+use super::GIB_S;
 use crate::device::{Key, Numbers};
 use crate::geometry::{LINE, REQUEST};
 use crate::pattern::{Op, Order};
@@ -37,6 +38,16 @@ pub fn idle_latency(numbers: &Numbers, idle: Idle, region: f64, dimms: u32) -> f
     }
 }
 
+/// Time of one thread for stores of `bytes` bytes in order, their flushes and a fence, ns. The
+/// bytes are on their way to the controllers at the rate of a stream, and the fence waits for the
+/// last one. A long run is bound by its flushes.
+#[must_use]
+pub fn flushed_run(numbers: &Numbers, bytes: f64) -> f64 {
+    let way = bytes / (numbers[Key::ReadStream] * GIB_S);
+    let flushes = bytes / (numbers[Key::ClwbStream] * GIB_S);
+    (numbers[Key::StoreLatency] + way).max(flushes)
+}
+
 /// Share of accesses that miss a buffer with random replacement, if `lines` lines are visited in
 /// turn: a line stays if none of the misses since its last visit took its place.
 #[must_use]
@@ -71,6 +82,21 @@ pub fn amplification(numbers: &Numbers, region: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: a run of flushed stores waits for its fence if it is short, and for its flushes if it
+    /// is long; a longer one never takes less. Method: both ends, and all lengths between them.
+    #[test]
+    fn flushed_runs_wait_for_fences_and_flushes() {
+        let numbers = crate::Device::named("optane-100").unwrap().numbers;
+        let short = flushed_run(&numbers, 64.0);
+        let fence = numbers[Key::StoreLatency];
+        assert!((fence..fence * 1.5).contains(&short), "{short}");
+        let long = 1e9;
+        let rate = long / flushed_run(&numbers, long) / GIB_S;
+        assert!((rate / numbers[Key::ClwbStream] - 1.0).abs() < 1e-9);
+        let times = (1..1000).map(|lines| flushed_run(&numbers, 64.0 * f64::from(lines)));
+        assert!(times.is_sorted_by(|one, next| one < next));
+    }
 
     /// Goal: the share that misses. Method: the equation is put in again.
     #[test]

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 pub use chain::{Chained, chained};
 pub use event::{Event, event};
-pub use latency::{Idle, amplification, idle_latency, missed, resident};
+pub use latency::{Idle, amplification, flushed_run, idle_latency, missed, resident};
 pub use mix::{Remote, far, loaded, thread_mix, traffic_mix};
 pub use tail::{Tail, tail};
 

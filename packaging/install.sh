@@ -97,6 +97,9 @@ install_all() {
     file 755 "$built/pmfs" "$PREFIX/bin/pmfs"
     [ ! -e "$built/pmkv" ] || file 755 "$built/pmkv" "$PREFIX/bin/pmkv"
     [ ! -e "$built/pmep" ] || file 755 "$built/pmep" "$PREFIX/bin/pmep"
+    # The monitor is not part of `make build`.
+    [ ! -e "$built/pmmon" ] || file 755 "$built/pmmon" "$PREFIX/bin/pmmon"
+    [ ! -e "$built/pmm-writer" ] || file 755 "$built/pmm-writer" "$PREFIX/bin/pmm-writer"
     if [ -e "$built/libpmfs_c.so" ]; then
         file 755 "$built/libpmfs_c.so" "$PREFIX/lib/libpmfs.so.0"
         link libpmfs.so.0 "$PREFIX/lib/libpmfs.so"
@@ -120,9 +123,14 @@ install_all() {
         link "$PREFIX/bin/pmfs" "$HELPERDIR/$name"
     done
     for page in "$built"/man/man?/*; do
+        case ${page##*/} in
+        pmmon[.-]*) [ -e "$built/pmmon" ] || continue ;;
+        pmm-writer.*) [ -e "$built/pmm-writer" ] || continue ;;
+        esac
         file 644 "$page" "$PREFIX/share/man/${page#"$built/man/"}"
     done
-    for name in pmfs pmkv pmep; do
+    for name in pmfs pmkv pmep pmmon pmm-writer; do
+        case $name in pmm*) [ -e "$built/$name" ] || continue ;; esac
         file 644 "$built/completions/$name" "$PREFIX/share/bash-completion/completions/$name"
         file 644 "$built/completions/_$name" "$ZSHDIR/_$name"
         file 644 "$built/completions/$name.fish" "$PREFIX/share/fish/vendor_completions.d/$name.fish"

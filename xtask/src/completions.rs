@@ -8,7 +8,7 @@ use clap::Command;
 use clap_complete::{Generator, Shell, generate};
 
 /// Writes `pmfs` (bash), `_pmfs` (zsh) and `pmfs.fish` into `dir`, which is made if need be, and
-/// the same of `pmkv` and `pmep`.
+/// the same of the other programs.
 ///
 /// # Errors
 /// Files that can't be written.

@@ -10,10 +10,12 @@ pub mod man;
 
 /// The programs, as their command lines are defined.
 #[must_use]
-pub fn programs() -> [clap::Command; 3] {
+pub fn programs() -> [clap::Command; 5] {
     [
         pmfs_cli::cli::command(),
         pmkv_cli::command(),
         pmep_cli::command(),
+        pmmon_cli::commands::command(),
+        pmmon_cli::writer::command(),
     ]
 }

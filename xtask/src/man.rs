@@ -1,6 +1,6 @@
-//! Manual pages: pmfs(1), pmkv(1), pmep(1), one of each of their commands, and in section 8 the
-//! names by which mount(8), umount(8), fsck(8) and mkfs(8) call `pmfs`, each of which leads to a
-//! command's page; and libpmkv(3), which stands beside the library.
+//! Manual pages: pmfs(1), pmkv(1), pmep(1), pmmon(1), pmm-writer(1), one of each of their commands,
+//! and in section 8 the names by which mount(8), umount(8), fsck(8) and mkfs(8) call `pmfs`, each
+//! of which leads to a command's page; and libpmkv(3), which stands beside the library.
 
 use std::fs;
 use std::path::Path;
@@ -105,10 +105,11 @@ fn page(root: &Command, command: &Command) -> Result<String> {
     };
     let about = command.get_about().map(ToString::to_string);
     let about = about.unwrap_or_default().replace('\n', " ");
-    let about = about.trim_start_matches("PMFS: ");
-    let about = about
-        .trim_start_matches("pmkv: ")
-        .trim_start_matches("pmep: ");
+    let (said, rest) = about.split_once(": ").unwrap_or(("", &about));
+    let about = match said.eq_ignore_ascii_case(program) {
+        true => rest,
+        false => &about,
+    };
     let about = about.trim_end_matches('.');
     let headed = command.clone().about(about.to_owned()).display_name(&name);
     let man = Man::new(headed);
@@ -144,6 +145,13 @@ fn see_also(root: &Command, but: &str) -> String {
         root.get_subcommands()
             .map(|command| format!("{program}-{}", command.get_name())),
     );
+    // The load beside the monitor that it tries.
+    let beside = match program {
+        "pmm-writer" => Some("pmmon"),
+        "pmmon" => Some("pmm-writer"),
+        _ => None,
+    };
+    let names = names.chain(beside.map(str::to_owned));
     let pages: Vec<String> = names
         .filter(|name| name != but)
         .map(|name| format!("{name}(1)"))

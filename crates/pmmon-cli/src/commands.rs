@@ -25,6 +25,12 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// The definition of all that can be typed.
+#[must_use]
+pub fn command() -> clap::Command {
+    <Cli as clap::CommandFactory>::command()
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -54,7 +60,9 @@ Examples:
   pmmon export --listen 127.0.0.1:9753
   pmmon export --output /var/lib/node_exporter/pmmon.prom --interval 15
 
-A counter shows the most that its estimate has been, because an estimate may fall and a counter must not.")]
+A counter shows the most that its estimate has been, because an estimate may fall and a counter must not.
+The series of a process that has ended are there for five minutes (--keep), so that Prometheus has read
+their last figures.")]
     Export(Export),
     /// Let threads that write to persistent memory run on cores of their own
     #[command(after_help = "\
@@ -201,6 +209,9 @@ pub struct Export {
     /// Rounds; without it, until the end of the processes or a signal
     #[arg(long)]
     pub count: Option<u64>,
+    /// Seconds for which the totals of a process that has ended are shown
+    #[arg(long, value_name = "SECONDS", default_value_t = 300.0, value_parser = seconds)]
+    pub keep: f64,
     /// A series for each thread
     #[arg(long)]
     pub per_thread: bool,
@@ -215,8 +226,9 @@ pub struct Pin {
     /// Processes. Without --backend it is the clock
     #[command(flatten)]
     pub look: Look,
-    /// The groups
-    #[arg(long, value_name = "FILE", required_unless_present = "guard")]
+    // The guardian has none, so that clap does not ask for it.
+    /// The groups, which have to be given
+    #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The way by which cores are given
     #[arg(long, value_enum, default_value = "affinity")]

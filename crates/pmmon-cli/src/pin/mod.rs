@@ -44,8 +44,11 @@ pub(crate) fn run(arguments: &Pin) -> Result<ExitCode, Failure> {
         guarded.map_err(|error| failed(arguments, &error))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let config = arguments.config.clone().unwrap_or_default();
-    let groups = config::read(&config, &online()?)?;
+    let Some(config) = &arguments.config else {
+        let cause = "pin: no groups are given";
+        return Err(Failure::new(cause, "name their file by --config").with_code(2));
+    };
+    let groups = config::read(config, &online()?)?;
     let mut look = arguments.look.clone();
     if look.backend == Backend::Auto {
         // A clock finds a writer within milliseconds; a word of many is hit seldom.

@@ -129,15 +129,19 @@ fn process(ledger: &Ledger, process: &Process) -> ProcessRow {
             time: times(ledger, one),
         }
     };
+    let whole = |access| match process.is_refused() {
+        true => None,
+        false => way(ledger, &process.threads, access),
+    };
     ProcessRow {
         pid: process.pid,
         start_ns: process.start_ns,
         command: process.command.clone(),
         inner_pid: process.inner_pid,
         ended: process.ended,
-        written: way(ledger, &process.threads, Access::Write),
-        read: way(ledger, &process.threads, Access::Read),
-        time: times(ledger, &process.threads),
+        written: whole(Access::Write),
+        read: whole(Access::Read),
+        time: times(ledger, &process.threads).filter(|_| !process.is_refused()),
         threads: process.threads.iter().map(thread).collect(),
     }
 }

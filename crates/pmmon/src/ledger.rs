@@ -33,8 +33,17 @@ pub struct Process {
     pub ended: bool,
     /// Lives of its threads.
     pub threads: Vec<Life>,
+    refused: bool,
     regions: Vec<Region>,
     code: Vec<Region>,
+}
+
+impl Process {
+    /// It may not be looked at, and nothing was seen of it. That is not 0.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.refused && self.threads.is_empty()
+    }
 }
 
 /// A thread's life: numbers of threads are used anew.
@@ -140,6 +149,9 @@ impl Ledger {
             }
             Event::NotSeen { pid, cause, remedy } => {
                 self.not_see(*pid, cause.clone(), remedy.clone());
+                if let Some(process) = self.pids.get(pid).map(|at| &mut self.processes[*at]) {
+                    process.refused = true;
+                }
             }
             Event::Batch {
                 time_ns,
@@ -192,6 +204,7 @@ impl Ledger {
             command: command.clone(),
             inner_pid: *inner_pid,
             ended: false,
+            refused: false,
             threads: Vec::new(),
             regions: Vec::new(),
             code: Vec::new(),
@@ -276,6 +289,27 @@ impl Ledger {
             self.names.push(name);
         }
         Some(tag)
+    }
+
+    /// Forgets processes, with all that is known of their threads.
+    pub fn forget(&mut self, mut is_forgotten: impl FnMut(&Process) -> bool) {
+        let mut places = Vec::with_capacity(self.processes.len());
+        let mut kept = Vec::new();
+        for process in std::mem::take(&mut self.processes) {
+            if !is_forgotten(&process) {
+                places.push(Some(kept.len()));
+                kept.push(process);
+                continue;
+            }
+            places.push(None);
+            let lives = numbers(&process.threads);
+            self.account.forget(&lives);
+            lives.iter().for_each(|life| _ = self.ticks.remove(life));
+        }
+        self.processes = kept;
+        let place = |at: &mut usize| places[*at].inspect(|new| *at = *new).is_some();
+        self.pids.retain(|_, at| place(at));
+        self.tids.retain(|_, (at, _)| place(at));
     }
 
     /// The processes, in the order in which they were met.

@@ -320,12 +320,19 @@ impl<S: Sampler, F: FnMut(u32) -> io::Result<Found>> Monitor<S, F> {
         if let Some(process) = self.processes.get(&pid) {
             self.refused.insert(pid, process.start_ns);
         }
-        self.tell(pid, to);
-        self.forget(pid, to);
         to.push(Event::NotSeen {
             pid,
             cause,
             remedy: remedy.to_owned(),
         });
+        let Some(process) = self.processes.remove(&pid) else {
+            return;
+        };
+        // A process of which nothing was seen goes on, as far as is known.
+        let was_seen = process.is_told && !process.threads.is_empty();
+        self.leave(process.threads, to);
+        if was_seen {
+            to.push(Event::Ended { pid });
+        }
     }
 }

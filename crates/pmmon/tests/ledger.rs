@@ -232,6 +232,20 @@ fn what_is_not_seen_is_told_with_the_way_out() {
         )
         .collect();
     assert_eq!(denials.len(), 1, "told once: {events:?}");
+    let mut told = Ledger::new(By::Thread);
+    told.take(&monitor.begin(0.0, 0));
+    events.iter().for_each(|event| told.take(event));
+    let process = &told.processes()[0];
+    assert!(process.is_refused() && !process.ended, "{process:?}");
+    // Where all processes are wanted, one that may not be looked at may have no such memory.
+    let mut monitor = Monitor::new(Script::default(), Wanted::All, denied);
+    let mut events = Vec::new();
+    monitor.step(0, &mut events);
+    let are_denials = |event: &Event| matches!(event, Event::NotSeen { .. });
+    assert!(
+        !events.is_empty() && events.iter().all(are_denials),
+        "{events:?}"
+    );
 }
 
 /// Goal: no recording leads to a panic or to a wrong answer. Method: a recording cut at each byte,

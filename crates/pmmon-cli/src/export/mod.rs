@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use metrics::Metrics;
 use pm_cli::Failure;
@@ -27,7 +27,8 @@ pub(crate) fn run(arguments: &Export) -> Result<ExitCode, Failure> {
         eprintln!("pmmon: http://{at}/metrics");
     }
     let mut ledger = Ledger::new(By::Thread);
-    let mut metrics = Metrics::new(arguments.per_thread, arguments.max_series);
+    let keep = Duration::from_secs_f64(arguments.keep);
+    let mut metrics = Metrics::new(arguments.per_thread, arguments.max_series, keep);
     let mut round = 0;
     let mut goes_on = true;
     while goes_on && arguments.count.is_none_or(|count| round < count) {
@@ -42,7 +43,7 @@ pub(crate) fn run(arguments: &Export) -> Result<ExitCode, Failure> {
         if !goes_on {
             take(session.end())?;
         }
-        let text = metrics.text(&ledger);
+        let text = metrics.text(&mut ledger, Instant::now());
         if let Some(path) = &arguments.output {
             replace(path, &text).map_err(|error| {
                 let cause = format!("{}: {error}", path.display());

@@ -128,6 +128,13 @@ impl Account {
         }
     }
 
+    /// Forgets threads.
+    pub fn forget(&mut self, tids: &[Tid]) {
+        for tid in tids {
+            self.threads.remove(tid);
+        }
+    }
+
     /// The threads of which there is anything.
     pub fn threads(&self) -> impl Iterator<Item = Tid> {
         self.threads.keys().copied()

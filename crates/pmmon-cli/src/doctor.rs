@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use pm_cli::Failure;
 use pmmon_cli::commands::Doctor;
-use pmmon_sys::{ClockTicks, calibrate};
+use pmmon_sys::{ClockTicks, Stray, calibrate};
 use serde::Serialize;
 
 use crate::NOTHING;
@@ -36,11 +36,17 @@ pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode, Failure> {
 }
 
 fn watch() -> Finding {
-    finding(
-        "watch",
-        calibrate().map(|cost| format!("bytes and accesses; a trap costs {:.1} us", cost / 1e3)),
-        "let no debugger hold the debug registers, and see /proc/sys/kernel/perf_event_paranoid",
-    )
+    let probe = calibrate();
+    let is_stray =
+        |error: &std::io::Error| error.get_ref().is_some_and(|cause| cause.is::<Stray>());
+    let remedy = match probe.as_ref().is_err_and(is_stray) {
+        true => "take clock, or another machine",
+        false => {
+            "let no debugger hold the debug registers, and see /proc/sys/kernel/perf_event_paranoid"
+        }
+    };
+    let says = |cost: f64| format!("bytes and accesses; a trap costs {:.1} us", cost / 1e3);
+    finding("watch", probe.map(says), remedy)
 }
 
 fn clock() -> Finding {

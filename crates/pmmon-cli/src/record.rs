@@ -10,7 +10,7 @@ use pm_cli::Failure;
 use pmmon::{Event, recording};
 use pmmon_cli::commands::Record;
 
-use crate::session::Session;
+use crate::session::{Session, sampler};
 
 /// The time that is meant by "until it ends".
 const FOREVER: Duration = Duration::from_secs(1 << 40);
@@ -27,9 +27,11 @@ pub(crate) fn run(arguments: &Record) -> Result<ExitCode, Failure> {
     };
     let mut file = BufWriter::new(File::create(&arguments.output).map_err(failed)?);
     let mut look = arguments.look.clone();
+    // Before the program, whose first accesses would be missed otherwise.
+    let backed = sampler(&look)?;
     let mut child = start(&arguments.program)?;
     look.pid.extend(child.as_ref().map(Child::id));
-    let mut session = Session::open(&look)?;
+    let mut session = Session::with(&look, backed)?;
     let mut counts = (0, 0);
     let mut take = |events: Vec<Event>| {
         for event in &events {

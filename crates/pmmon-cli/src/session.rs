@@ -17,6 +17,8 @@ use crate::NOTHING;
 /// The time between two looks.
 const STEP: Duration = Duration::from_millis(5);
 
+/// A backend, and the cost of its traps.
+pub(crate) type Backed = (Box<dyn Sampler>, f64);
 type Find = Box<dyn FnMut(u32) -> io::Result<Found>>;
 
 /// A monitor that runs.
@@ -31,16 +33,11 @@ pub(crate) struct Session {
 
 impl Session {
     pub fn open(look: &Look) -> Result<Self, Failure> {
-        for pid in &look.pid {
-            if let Err(error) = proc::stat(*pid) {
-                let cause = format!("--pid {pid}: {error}");
-                return Err(Failure::new(
-                    cause,
-                    "name a process that runs, as seen from here",
-                ));
-            }
-        }
-        let (sampler, trap_ns) = sampler(look)?;
+        Self::with(look, sampler(look)?)
+    }
+
+    /// A monitor with a backend that is there already.
+    pub fn with(look: &Look, (sampler, trap_ns): Backed) -> Result<Self, Failure> {
         let mut finder = Finder::new(look.as_pm.clone());
         let find: Find = Box::new(move |pid| finder.find(pid));
         let wants_all = look.pid.is_empty();
@@ -105,8 +102,15 @@ pub(crate) fn now_ns() -> u64 {
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// The backend and the cost of its traps.
-fn sampler(look: &Look) -> Result<(Box<dyn Sampler>, f64), Failure> {
+/// The backend for processes that are there.
+pub(crate) fn sampler(look: &Look) -> Result<Backed, Failure> {
+    for pid in &look.pid {
+        if let Err(error) = proc::stat(*pid) {
+            let cause = format!("--pid {pid}: {error}");
+            let way_out = "name a process that runs, as seen from here";
+            return Err(Failure::new(cause, way_out));
+        }
+    }
     let watch = || {
         calibrate().map(|trap_ns| {
             let options = WatchOptions {

@@ -3,8 +3,9 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 use perf_event::events::{Breakpoint, Software};
 use perf_event::{Builder, Clock, Counter, SampleFlag, Sampler};
@@ -12,13 +13,21 @@ use perf_event_open_sys::bindings::perf_event_attr;
 use perf_event_open_sys::ioctls;
 use pmmon::decode::Registers;
 
+use crate::stray::{self, Stray};
+
 /// Bytes of a thread's ring: 300 samples.
 const RING_BYTES: usize = 64 << 10;
+/// Debug registers of x86.
+pub(crate) const POINTS_MAX: usize = 4;
 /// Bytes of a watched word.
 const WORD_BYTES: u64 = 8;
 /// Traps that a calibration measures, with warm caches and with full ones.
 const STORES_WARM: u32 = 401;
 const STORES_COLD: u32 = 201;
+/// The time for which stray traps are looked for, that between two moves, and the most threads.
+const PROBE: Duration = Duration::from_millis(500);
+const PROBE_STEP: Duration = Duration::from_millis(1);
+const PROBES_MAX: usize = 8;
 /// Bytes that fill the caches nearest to a core.
 const DATA_BYTES: usize = 1 << 20;
 
@@ -149,16 +158,91 @@ fn ioctl(fd: RawFd, call: impl FnOnce(RawFd) -> i32) -> io::Result<()> {
 /// and one that finds them full of the program's data. Traps of real programs are between the two,
 /// which are 10 to 30 % apart.
 ///
+/// Some hypervisors deliver a trap now and then without telling its cause (DR6 is empty). Linux
+/// takes such a trap for an INT1 instruction and sends SIGTRAP, which would end the program that is
+/// watched. So this makes many traps in a virtual machine, and counts the signals.
+///
 /// # Errors
-/// The kernel allows no breakpoints.
+/// The kernel allows no breakpoints, or a program that is watched may be killed ([`Stray`]).
 pub fn calibrate() -> io::Result<f64> {
     let word = Box::new(AtomicU64::new(0));
-    let tid = rustix::thread::gettid()
-        .as_raw_nonzero()
-        .get()
-        .unsigned_abs();
+    let tid = own_tid();
     let ring = open_ring(tid)?;
     let mut point = Point::open(tid, word.as_ptr() as u64, false, &ring)?;
+    if stray::is_known() {
+        return Err(io::Error::other(Stray));
+    }
+    let traps = stray::Counted::begin()?;
+    let cost = cost(&word, &mut point)?;
+    drop(point);
+    if stray::is_virtual() && traps.stray() == 0 {
+        probe(|| traps.stray() > 0);
+    }
+    match traps.stray() {
+        0 => Ok(cost),
+        _ => Err(met()),
+    }
+}
+
+fn met() -> io::Error {
+    stray::remember();
+    io::Error::other(Stray)
+}
+
+/// Makes many traps for a while, or until it is over. Stray traps come mostly where threads take
+/// turns on a processor, and where words are moved meanwhile, so that both is done here.
+fn probe(is_over: impl Fn() -> bool) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let stop = AtomicBool::new(false);
+    let words: [AtomicU64; POINTS_MAX] = Default::default();
+    let (tell, told) = channel();
+    std::thread::scope(|scope| {
+        for _ in 0..(cores * 2).min(PROBES_MAX) {
+            let (tell, stop, words) = (tell.clone(), &stop, &words);
+            scope.spawn(move || {
+                // The receiver waits until all have told, and let go of their ends.
+                let _ = tell.send(own_tid());
+                drop(tell);
+                while !stop.load(Relaxed) {
+                    words.iter().for_each(|word| word.store(1, Relaxed));
+                }
+            });
+        }
+        drop(tell);
+        let mut points: Vec<Vec<Point>> = told.iter().map(|tid| watch_all(tid, &words)).collect();
+        let begin = Instant::now();
+        while begin.elapsed() < PROBE && !is_over() {
+            for (number, point) in points.iter_mut().flatten().enumerate() {
+                // A point that can not be moved watches on.
+                let _ = point.disable();
+                let _ = point.move_to(words[number % words.len()].as_ptr() as u64);
+                let _ = point.enable();
+            }
+            std::thread::sleep(PROBE_STEP);
+        }
+        stop.store(true, Relaxed);
+    });
+}
+
+/// Breakpoints of a thread on words, as many as there are.
+fn watch_all(tid: u32, words: &[AtomicU64]) -> Vec<Point> {
+    let Ok(ring) = open_ring(tid) else {
+        return Vec::new();
+    };
+    let open = |word: &AtomicU64| {
+        let mut point = Point::open(tid, word.as_ptr() as u64, false, &ring).ok()?;
+        point.enable().ok()?;
+        Some(point)
+    };
+    words.iter().map_while(open).collect()
+}
+
+fn own_tid() -> u32 {
+    let tid = rustix::thread::gettid().as_raw_nonzero().get();
+    tid.unsigned_abs()
+}
+
+fn cost(word: &AtomicU64, point: &mut Point) -> io::Result<f64> {
     let mut data: Vec<u64> = vec![1; DATA_BYTES / size_of::<u64>()];
     // Not watched and watched, with warm caches and with full ones.
     let mut costs = [[0.0; 2]; 2];
@@ -173,8 +257,11 @@ pub fn calibrate() -> io::Result<f64> {
             std::hint::black_box(&mut data);
         });
     }
-    if point.read()?.count < u64::from(STORES_WARM + STORES_COLD) {
-        return Err(io::Error::other("breakpoints are accepted but do not trap"));
+    let traps = u64::from(STORES_WARM + STORES_COLD);
+    match point.read()?.count {
+        0 => return Err(io::Error::other("breakpoints are accepted but do not trap")),
+        count if count < traps => return Err(met()),
+        _ => {}
     }
     let [warm, cold] = [costs[1][0] - costs[0][0], costs[1][1] - costs[0][1]];
     Ok((warm + cold.max(warm)) / 2.0)

@@ -10,6 +10,7 @@ mod breakpoint;
 mod clock;
 mod regions;
 mod stores;
+mod stray;
 mod watch;
 
 pub use affinity::{Cpusets, Masks, move_to};
@@ -17,4 +18,5 @@ pub use breakpoint::calibrate;
 pub use clock::ClockTicks;
 pub use regions::Finder;
 pub use stores::{ACCESS_BYTES, Compiled, Kind, Mapping, Op, run, supported};
+pub use stray::Stray;
 pub use watch::{Watch, WatchOptions};

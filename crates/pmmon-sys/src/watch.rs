@@ -15,10 +15,8 @@ use perf_event::data::Record;
 use pmmon::decode::{Hit, Registers, Sites};
 use pmmon::{Arm, Coverage, Drained, Exposure, Lacking, Origin, Sample, Sampler, Thread, Tid};
 
-use crate::breakpoint::{Point, Reading, open_ring, read};
+use crate::breakpoint::{POINTS_MAX, Point, Reading, open_ring, read};
 
-/// Debug registers of x86.
-const POINTS_MAX: usize = 4;
 /// Bytes of a word.
 const WORD_BYTES: u64 = 8;
 const NAME: &str = "watch";

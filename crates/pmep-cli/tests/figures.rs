@@ -70,7 +70,7 @@ fn ratios_and_bandwidths_are_drawn() {
     let page = fs::read_to_string(&page).unwrap();
     // One of each figure, and twelve of Memory Mode.
     assert_eq!(page.matches("<circle").count(), 14, "{page}");
-    assert!(page.contains("of 2 points"), "{page}");
+    assert_eq!(page.matches("of 1 points").count(), 2, "{page}");
     assert!(
         page.contains("FAST'20 9") || page.contains("FAST&#39;20 9"),
         "{page}"

@@ -19,7 +19,9 @@ fn follow(mut sampler: impl Sampler) -> Result<(), Lacking> {
     let memory = vec![0_u64; 64];
     let begin = memory.as_ptr() as u64;
     let pid = std::process::id();
-    sampler.regions(pid, &[begin..begin + 512]).unwrap();
+    let region = begin..begin + 512;
+    let regions = std::slice::from_ref(&region);
+    sampler.regions(pid, regions).unwrap();
     sampler.follow(Thread {
         pid,
         tid: own_tid(),

@@ -6,16 +6,23 @@ mod export;
 mod matrix;
 mod perf;
 mod pin;
+mod tutorial;
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+
+/// Looks at the backends.
+const LOOKS: usize = 8;
 
 /// A writer that waits for the word to begin.
 struct Load {
@@ -103,7 +110,14 @@ fn json(output: &Output) -> Value {
 
 /// Hardware breakpoints may be missing, as under some hypervisors.
 fn works(backend: &str) -> bool {
-    let found = json(&output(&["doctor", "--json"]));
+    // One look may miss stray traps, and a test in which the next one finds them would fail.
+    static FOUND: OnceLock<Value> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let looks = (0..LOOKS).map(|_| json(&output(&["doctor", "--json"])));
+        let mut looks: Vec<Value> = looks.collect();
+        let lacking = looks.iter().position(|found| found[0]["works"] == false);
+        looks.swap_remove(lacking.unwrap_or(0))
+    });
     let all = found.as_array().unwrap();
     let works = all
         .iter()
@@ -309,6 +323,58 @@ fn a_started_program_gives_its_exit_code() {
     }
     let run = output(&["record", "-o", to, "--", "/no/such/program"]);
     assert_eq!(run.status.code(), Some(1), "{run:?}");
+}
+
+/// Goal: a process that may not be looked at is told with the way out, and has no figures; 0 is
+/// one. Method: the monitor as a user who is nobody, on a process of root's, and on all.
+#[test]
+fn a_process_of_another_user_has_no_figures() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: who is not root can be nobody else");
+        return;
+    }
+    let load = Load::new(&["--size", "2M", "--total", "64T", "--access", "8"]);
+    let pid = load.child.id().to_string();
+    // A copy that nobody may run.
+    let dir = TempDir::new().unwrap();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let program = dir.path().join("pmmon");
+    fs::copy(env!("CARGO_BIN_EXE_pmmon"), &program).unwrap();
+    for who in [&["--pid", &pid][..], &[]] {
+        let mut command = Command::new(&program);
+        command.args([
+            "top",
+            "--json",
+            "--backend",
+            "clock",
+            "--interval",
+            "0.3",
+            "--count",
+            "1",
+        ]);
+        command.args(who).arg("--as-pm").arg(load.file());
+        let run = command.uid(65_534).gid(65_534).output().unwrap();
+        assert!(run.status.success(), "{run:?}");
+        let round = json(&run);
+        let told = round["not_seen"].as_array().unwrap();
+        let told = told.iter().find(|one| {
+            let pids = one["pids"].as_array().unwrap();
+            pids.iter().any(|other| *other == load.child.id())
+                && one["cause"].as_str().unwrap().contains("Permission denied")
+        });
+        let told = told.unwrap_or_else(|| panic!("{round}"));
+        assert!(
+            told["remedy"].as_str().unwrap().contains("same user"),
+            "{told}"
+        );
+        let rows = round["processes"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["pid"] == load.child.id());
+        assert_eq!(row.is_some(), !who.is_empty(), "{round}");
+        if let Some(row) = row {
+            assert!(row["time"].is_null() && row["written"].is_null(), "{row}");
+            assert_eq!(row["ended"], false);
+        }
+    }
 }
 
 #[test]

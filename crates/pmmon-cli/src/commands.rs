@@ -104,7 +104,7 @@ pub struct Look {
     #[arg(long, value_name = "PATH")]
     pub as_pm: Vec<PathBuf>,
     /// The way to measure
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_enum, default_value = "auto", overrides_with = "backend")]
     pub backend: Backend,
     /// Measure loads too, each of which then costs the program as stores do
     #[arg(long)]
@@ -114,7 +114,7 @@ pub struct Look {
 /// The way to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
-    /// The first of the others that works
+    /// The first of the others that works, and cannot harm a program: in a virtual machine the clock
     Auto,
     /// Hardware breakpoints on words that are drawn anew: bytes and accesses
     Watch,

@@ -9,7 +9,7 @@ use pm_cli::Failure;
 use pmmon::monitor::Found;
 use pmmon::{Event, Monitor, Sampler, Wanted, proc};
 use pmmon_cli::commands::{Backend, Look};
-use pmmon_sys::{ClockTicks, Finder, Watch, WatchOptions, calibrate};
+use pmmon_sys::{ClockTicks, Finder, Watch, WatchOptions, calibrate, is_virtual};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::NOTHING;
@@ -130,9 +130,18 @@ pub(crate) fn sampler(look: &Look) -> Result<Backed, Failure> {
         Backend::Watch => watch().map_err(|error| lacks("watch", error)),
         Backend::Clock => clock().map_err(|error| lacks("clock", error)),
         Backend::Pebs => Err(lacks("pebs", io::Error::other("not implemented"))),
-        Backend::Auto => watch().or_else(|first| {
-            eprintln!("pmmon: watch: {first}; the clock tells times and no bytes");
-            clock().map_err(|error| lacks("auto", error))
-        }),
+        Backend::Auto => {
+            let watched = match is_virtual() {
+                // A look finds the machines where that happens in a part of the cases alone.
+                true => Err(io::Error::other(
+                    "in virtual machines its traps may kill a program, and take --backend watch",
+                )),
+                false => watch(),
+            };
+            watched.or_else(|first| {
+                eprintln!("pmmon: watch: {first}; the clock tells times and no bytes");
+                clock().map_err(|error| lacks("auto", error))
+            })
+        }
     }
 }

@@ -18,5 +18,5 @@ pub use breakpoint::calibrate;
 pub use clock::ClockTicks;
 pub use regions::Finder;
 pub use stores::{ACCESS_BYTES, Compiled, Kind, Mapping, Op, run, supported};
-pub use stray::Stray;
+pub use stray::{Stray, is_virtual};
 pub use watch::{Watch, WatchOptions};

@@ -92,8 +92,9 @@ pub(crate) fn remember() {
     }
 }
 
-/// A hypervisor tells of itself by a bit of CPUID.
-pub(crate) fn is_virtual() -> bool {
+/// Returns whether this is a virtual machine: a hypervisor tells of itself by a bit of CPUID.
+#[must_use]
+pub fn is_virtual() -> bool {
     const PRESENT: u32 = 1 << 31;
     __cpuid(1).ecx & PRESENT != 0
 }

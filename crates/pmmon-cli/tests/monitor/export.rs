@@ -93,7 +93,7 @@ fn check(body: &str) {
 
 #[test]
 fn the_net_is_not_served() {
-    let run = output(&["export", "--listen", "0.0.0.0:0"]);
+    let run = output(&["export", "--backend", "clock", "--listen", "0.0.0.0:0"]);
     assert!(!run.status.success());
     let says = String::from_utf8_lossy(&run.stderr).into_owned();
     assert!(says.contains("take 127.0.0.1"), "{says}");

@@ -37,6 +37,7 @@ pub struct CloneReport {
 
 /// See [`crate::Admin::clone_tree`].
 pub(crate) fn clone_tree(fs: &Fs, source: Ino, dir: Ino, name: &[u8]) -> Result<CloneReport> {
+    fs.pool().writable()?;
     match fs.lookup(dir, name) {
         Ok(_) => return Err(Error::Exists),
         Err(Error::NotFound) => {}

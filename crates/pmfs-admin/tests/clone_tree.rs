@@ -252,6 +252,24 @@ fn no_room() {
     assert!(scratch.is_sound());
 }
 
+/// Goal: an attachment that only reads clones nothing, and holds nobody up.
+#[test]
+fn readers_clone_nothing() {
+    let scratch = Scratch::new(4 << 20);
+    let fs = open(&scratch);
+    let top = dir(&fs, ROOT_INO, "top", 0o755);
+    let options = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
+    let reader = Fs::open(&scratch.path, &options).unwrap();
+    let refused = reader.clone_tree(top, ROOT_INO, b"copy");
+    assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");
+    file(&fs, top, "after", b"it");
+    reader.close().unwrap();
+    fs.close().unwrap();
+}
+
 /// Goal: a file that a program has mapped is copied.
 #[test]
 fn mapped_files_are_copied() {

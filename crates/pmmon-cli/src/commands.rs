@@ -114,7 +114,7 @@ pub struct Look {
 /// The way to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
-    /// The first of the others that works, and cannot harm a program: in a virtual machine the clock
+    /// The first that works and cannot harm a program: in a virtual machine the clock
     Auto,
     /// Hardware breakpoints on words that are drawn anew: bytes and accesses
     Watch,

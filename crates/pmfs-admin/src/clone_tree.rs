@@ -11,6 +11,8 @@ use std::collections::HashMap;
 
 /// Staging directories are named so, with the number of their process and another behind it.
 const STAGING: &[u8] = b".pmfs-clone-";
+/// The extended attribute by which one is known from a user's directory of such a name.
+const MARK: &[u8] = b"user.pmfs.staging";
 /// The one name in a staging directory.
 const INSIDE: &[u8] = b"tree";
 /// Tries until the pages of mounts' kernels that are in the way are back.
@@ -43,18 +45,26 @@ pub(crate) fn clone_tree(fs: &Fs, source: Ino, dir: Ino, name: &[u8]) -> Result<
         Err(Error::NotFound) => {}
         Err(error) => return Err(error),
     }
+    let mut recovered = false;
     for tried in 0.. {
         let (staging, report) = staged(fs, source, dir)?;
-        let held = staging.ino;
         let done = report.and_then(|report| {
-            fs.rename(held, INSIDE, dir, name, RenameFlags::NOREPLACE)?;
+            fs.rename(staging.ino, INSIDE, dir, name, RenameFlags::NOREPLACE)?;
             Ok(report)
         });
-        let removed = remove(fs, dir, &staging.name);
-        fs.release(held)?;
+        // A staging directory that can't be removed now is left over for the next clone.
+        let _ = remove(fs, dir, &staging.name);
+        fs.release(staging.ino)?;
         match done {
             Err(Error::PagesElsewhere(pages)) if tried < TRIES => have_back(fs, pages.ino)?,
-            done => return done.and_then(|report| removed.map(|()| report)),
+            // Dead processes may hold some.
+            Err(error) if error.is_shortage() && !recovered => {
+                recovered = true;
+                if fs.recover_dead()? == 0 {
+                    return Err(error);
+                }
+            }
+            done => return done,
         }
     }
     unreachable!("the last try ends it")
@@ -79,10 +89,12 @@ impl Staging {
     /// Makes one. A process with the same number, in another container or killed, may have left
     /// another.
     fn make(fs: &Fs, dir: Ino) -> Result<Staging> {
+        // Its owner is one who may remove it, if it is left over.
+        let parent = fs.getattr(dir)?;
         let node = NewNode {
             mode: 0o700,
-            uid: 0,
-            gid: 0,
+            uid: parent.uid,
+            gid: parent.gid,
             umask: 0,
         };
         for number in 0u64.. {
@@ -100,6 +112,27 @@ impl Staging {
         }
         unreachable!("no directory has so many names")
     }
+}
+
+/// Returns whether [`Staging::make`] makes directories of such a name.
+fn is_name(name: &[u8]) -> bool {
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    let numbers = name.strip_prefix(STAGING);
+    numbers.is_some_and(|numbers| {
+        let mut parts = numbers.split(|&byte| byte == b'-');
+        parts
+            .by_ref()
+            .take(2)
+            .filter(|part| is_number(part))
+            .count()
+            == 2
+            && parts.next().is_none()
+    })
+}
+
+/// Returns whether a directory is a clone's staging directory.
+fn is_staging(fs: &Fs, ino: Ino, name: &[u8]) -> bool {
+    is_name(name) && fs.getxattr(ino, MARK).is_ok()
 }
 
 /// Makes the copy in a staging directory, at one instant.
@@ -124,27 +157,29 @@ fn staged(fs: &Fs, source: Ino, dir: Ino) -> Result<(Staging, Result<CloneReport
     drop(locks);
     copy.report.frozen_ns = pool.clock.now_ns().abs_diff(began);
     for left in left.unwrap_or_default() {
-        // A directory that can't be removed now is left over for the next clone, too.
+        // As with this one's own.
         let _ = remove(fs, dir, &left);
     }
     Ok((staging, copied.map(|()| copy.report)))
 }
 
-/// The staging directories that nobody has open: of processes that were killed.
+/// The staging directories that nobody has open: of processes that were killed. One that did not
+/// get its mark is empty; a user's that has such a name and files stays.
 fn left_over(fs: &Fs, dir: Ino) -> Result<Vec<Vec<u8>>> {
-    let mut found = Vec::new();
-    fs.readdir_for(dir, 0, false, &mut |entry| {
-        if entry.name.starts_with(STAGING) && entry.kind == mode::S_IFDIR {
-            found.push((entry.ino, entry.name.to_vec()));
-        }
-        true
-    })?;
-    if found.len() > 1 {
-        let holdings = crate::holders::holdings(fs.pool());
-        found.retain(|&(ino, _)| holdings.iter().all(|holding| holding.ino != ino));
-        return Ok(found.into_iter().map(|(_, name)| name).collect());
+    let mut found = inside(fs, dir)?;
+    found.retain(|name| is_name(name));
+    if found.len() < 2 {
+        return Ok(Vec::new());
     }
-    Ok(Vec::new())
+    let holdings = crate::holders::holdings(fs.pool());
+    found.retain(|name| {
+        let Ok(attr) = fs.lookup(dir, name) else {
+            return false;
+        };
+        let is_held = holdings.iter().any(|holding| holding.ino == attr.ino);
+        !is_held && (is_staging(fs, attr.ino, name) || fs.rmdir(dir, name).is_ok())
+    });
+    Ok(found)
 }
 
 /// A directory to be filled: one of the source, and its copy, whose attributes come last.
@@ -169,6 +204,8 @@ impl Copy<'_> {
         for name in self.fs.listxattr(self.staging)? {
             self.fs.removexattr(self.staging, &name)?;
         }
+        let flags = XattrFlags::empty();
+        self.fs.setxattr(self.staging, MARK, b"", flags)?;
         let attr = self.fs.getattr(source)?;
         self.node(&attr, self.staging, INSIDE)?;
         let mut filled = 0;
@@ -184,17 +221,12 @@ impl Copy<'_> {
     }
 
     fn fill(&mut self, from: Ino, to: Ino) -> Result<()> {
-        let mut names: Vec<Vec<u8>> = Vec::new();
-        self.fs.readdir_for(from, 0, false, &mut |entry| {
-            let is_there = entry.name != b"." && entry.name != b"..";
-            if is_there && entry.ino != self.staging {
-                names.push(entry.name.to_vec());
-            }
-            true
-        })?;
-        for name in names {
+        for name in inside(self.fs, from)? {
             let attr = self.fs.lookup(from, &name)?;
-            self.node(&attr, to, &name)?;
+            // This clone's, and those of others that have begun or were killed.
+            if !is_staging(self.fs, attr.ino, &name) {
+                self.node(&attr, to, &name)?;
+            }
         }
         Ok(())
     }
@@ -323,6 +355,7 @@ fn remove(fs: &Fs, dir: Ino, name: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// The names in a directory.
 fn inside(fs: &Fs, dir: Ino) -> Result<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     fs.readdir_for(dir, 0, false, &mut |entry| {

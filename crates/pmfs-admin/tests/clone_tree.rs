@@ -252,6 +252,68 @@ fn no_room() {
     assert!(scratch.is_sound());
 }
 
+/// Goal: the staging directories of others are no part of a clone, the next clone beside them
+/// removes those of the dead, and nothing else that has such a name.
+#[test]
+fn staging_directories_of_others() {
+    let scratch = Scratch::new(16 << 20);
+    let fs = open(&scratch);
+    let top = dir(&fs, ROOT_INO, "top", 0o755);
+    for name in [".pmfs-clone-7-0", ".pmfs-clone-8-0", ".pmfs-clone-9-1"] {
+        let staging = dir(&fs, top, name, 0o700);
+        let tree = dir(&fs, staging, "tree", 0o755);
+        file(&fs, tree, "half", b"of it");
+        fs.setxattr(staging, b"user.pmfs.staging", b"", XattrFlags::empty())
+            .unwrap();
+    }
+    let living = fs.lookup(top, b".pmfs-clone-8-0").unwrap().ino;
+    fs.hold(living).unwrap();
+    dir(&fs, top, ".pmfs-clone-10-0", 0o700);
+    for name in [".pmfs-clone-11-0", ".pmfs-clone-mine", ".pmfs-clone-1-2-3"] {
+        let own = dir(&fs, top, name, 0o700);
+        file(&fs, own, "mine", b"kept");
+    }
+    fs.clone_tree(top, ROOT_INO, b"copy").unwrap();
+    let copy = fs.lookup(ROOT_INO, b"copy").unwrap().ino;
+    let own = [".pmfs-clone-1-2-3", ".pmfs-clone-11-0", ".pmfs-clone-mine"];
+    let sorted = |dir| {
+        let mut there = names(&fs, dir);
+        there.sort();
+        there
+    };
+    fn with<'n>(own: &[&'n str], more: &[&'n str]) -> Vec<&'n str> {
+        let mut expected = [own, more].concat();
+        expected.sort_unstable();
+        expected
+    }
+    assert_eq!(sorted(copy), with(&own, &[".pmfs-clone-10-0"]));
+    file(&fs, ROOT_INO, "file", b"more");
+    let more = fs.lookup(ROOT_INO, b"file").unwrap().ino;
+    fs.clone_tree(more, top, b"more").unwrap();
+    assert_eq!(sorted(top), with(&own, &[".pmfs-clone-8-0", "more"]));
+    fs.release(living).unwrap();
+    fs.clone_tree(more, top, b"again").unwrap();
+    assert_eq!(sorted(top), with(&own, &["again", "more"]));
+    fs.close().unwrap();
+    assert!(scratch.is_sound());
+}
+
+/// Goal: files of a block take inodes and names alone.
+#[test]
+fn small_files_take_no_blocks() {
+    let scratch = Scratch::new(16 << 20);
+    let fs = open(&scratch);
+    let top = dir(&fs, ROOT_INO, "top", 0o755);
+    for number in 0..300 {
+        file(&fs, top, &format!("file-{number}"), &[1; 4000]);
+    }
+    let free = fs.statfs().unwrap().blocks_free;
+    fs.clone_tree(top, ROOT_INO, b"copy").unwrap();
+    let taken = free - fs.statfs().unwrap().blocks_free;
+    assert!(taken < 40, "{taken} blocks for 300 inodes and names");
+    fs.close().unwrap();
+}
+
 /// Goal: an attachment that only reads clones nothing, and holds nobody up.
 #[test]
 fn readers_clone_nothing() {

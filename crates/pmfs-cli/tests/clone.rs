@@ -5,11 +5,13 @@ mod bench;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, symlink};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bench::Bench;
+use bench::installed::install;
+use bench::mapper::Mapper;
 
 #[test]
 fn a_mounted_pool_is_cloned_at_once() {
@@ -50,6 +52,44 @@ fn a_mounted_pool_is_cloned_at_once() {
     assert!(error.contains("pmfs ls -R"), "{error}");
     let error = bench.fails(1, &["clone", "pool", "copy", "nowhere/two"]);
     assert!(error.contains("pmfs ls -R"), "{error}");
+    bench.umount();
+    bench.ok(&["fsck", "pool"]);
+}
+
+/// Goal: stores by a mapping, of which the kernel knows alone, are in the clone; below `pmfs run`
+/// too, where the file is copied.
+#[test]
+fn stores_by_mappings_are_cloned() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    fs::create_dir(bench.file("tree")).unwrap();
+    for name in ["tree/a", "tree/b"] {
+        fs::write(bench.file(name), vec![1; 3 * 4096]).unwrap();
+    }
+    let mut by_mount = Mapper::of(&bench.file("tree/a"), "rw", 3 * 4096);
+    let mut run = Command::new(install(&bench.path("bin")));
+    run.args(["run", "--pool", "pool", "--at", "mnt"])
+        .current_dir(bench.path("."));
+    let mut by_run = Mapper::below_run(run, &bench.file("tree/b"), "rw", 3 * 4096);
+    for mapper in [&mut by_mount, &mut by_run] {
+        mapper.does("store f 5000 7");
+    }
+    let json = bench.json(&["clone", "--json", "pool", "tree", "copy"]);
+    for mapper in [&mut by_mount, &mut by_run] {
+        mapper.does("store f 5000 9");
+    }
+    for file in ["copy/a", "copy/b"] {
+        assert_eq!(
+            fs::read(bench.file(file)).unwrap()[5000],
+            7,
+            "{file} {json}"
+        );
+    }
+    for file in ["tree/a", "tree/b"] {
+        assert_eq!(fs::read(bench.file(file)).unwrap()[5000], 9, "{file}");
+    }
+    drop((by_mount, by_run));
     bench.umount();
     bench.ok(&["fsck", "pool"]);
 }

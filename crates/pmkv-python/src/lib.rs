@@ -198,8 +198,7 @@ impl Db {
     /// that end.
     #[pyo3(signature = (start=None, end=None))]
     fn range(&self, start: Option<Vec<u8>>, end: Option<Vec<u8>>) -> PyResult<Walk> {
-        let start = start.map_or(End::Unbounded, End::Included);
-        let end = end.map_or(End::Unbounded, End::Excluded);
+        let (start, end) = bounds(start, end);
         let entries = Mutex::new(self.engine()?.walk(start, end));
         let part = Part::Both;
         Ok(Walk { entries, part })
@@ -285,6 +284,12 @@ impl Walk {
         let entry = entry.map_err(told)?;
         entry_of(py, self.part, &entry).map(Some)
     }
+}
+
+/// The bounds of a range, as Python gives them: from one key on and before another one.
+fn bounds(start: Option<Vec<u8>>, end: Option<Vec<u8>>) -> (End<Vec<u8>>, End<Vec<u8>>) {
+    let start = start.map_or(End::Unbounded, End::Included);
+    (start, end.map_or(End::Unbounded, End::Excluded))
 }
 
 /// A part of an entry, as Python has it.

@@ -21,7 +21,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyWeakrefMethods, PyWeakrefReference};
 
-use crate::{Part, entry_of, told};
+use crate::{Part, bounds, entry_of, told};
 
 /// The least length of a list of views that is worth its cleaning.
 const VIEWS_MIN: usize = 64;
@@ -346,8 +346,7 @@ impl Snapshot {
     /// that end.
     #[pyo3(signature = (start=None, end=None))]
     fn range(&self, start: Option<Vec<u8>>, end: Option<Vec<u8>>) -> PyResult<Seen> {
-        let start = start.map_or(End::Unbounded, End::Included);
-        let end = end.map_or(End::Unbounded, End::Excluded);
+        let (start, end) = bounds(start, end);
         self.walk(Part::Both, start, end)
     }
 

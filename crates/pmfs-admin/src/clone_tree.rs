@@ -157,7 +157,7 @@ fn staged(fs: &Fs, source: Ino, dir: Ino) -> Result<(Staging, Result<CloneReport
     drop(locks);
     copy.report.frozen_ns = pool.clock.now_ns().abs_diff(began);
     for left in left.unwrap_or_default() {
-        // As with this one's own.
+        // A failure leaves it to the next clone, as one of this clone's own would.
         let _ = remove(fs, dir, &left);
     }
     Ok((staging, copied.map(|()| copy.report)))

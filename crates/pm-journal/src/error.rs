@@ -84,6 +84,9 @@ pub enum Error {
     /// The pool, or this handle on it, is read-only.
     #[error("read-only file system")]
     ReadOnly,
+    /// The file is of a snapshot.
+    #[error("it is of a snapshot, which does not change; clone it to have a copy that does")]
+    OfSnapshot,
     /// Programs have the file's blocks, or a mount's kernel has pages of it, mapped in a way that
     /// this can't stand beside.
     #[error("the file is mapped by others; it is free for this once they have unmapped it")]
@@ -322,7 +325,7 @@ impl Error {
             Error::TooManyLinks => Errno::MLINK,
             Error::NoAttribute => Errno::NODATA,
             Error::NoSuchOffset => Errno::NXIO,
-            Error::ReadOnly => Errno::ROFS,
+            Error::ReadOnly | Error::OfSnapshot => Errno::ROFS,
             Error::TooManyOpen | Error::TooManyProcesses { .. } => Errno::NFILE,
             Error::NotOpen => Errno::BADF,
             Error::BadAddress => Errno::FAULT,

@@ -1,20 +1,14 @@
 //! Cloning a tree: a second name for everything below a directory, as it is at one instant.
 //!
 //! The copy is made in a staging directory beside its name to be, under every lock of the pool, and
-//! then renamed. The files' blocks are shared; names and inodes are new. A process that is killed
-//! meanwhile leaves the staging directory, which the next clone beside it removes.
+//! then renamed. The files' blocks are shared; names and inodes are new.
 
+use crate::staging::{INSIDE, ORIGIN, Staging, inside, is, is_home, is_staging, left_over, remove};
 use pm_journal::locks::AllLocks;
 use pmfs::types::{SetAttr, SetTime, XattrFlags, mode};
 use pmfs::{Attr, Error, Fs, Ino, NewNode, RenameFlags, Result};
 use std::collections::HashMap;
 
-/// Staging directories are named so, with the number of their process and another behind it.
-const STAGING: &[u8] = b".pmfs-clone-";
-/// The extended attribute by which one is known from a user's directory of such a name.
-const MARK: &[u8] = b"user.pmfs.staging";
-/// The one name in a staging directory.
-const INSIDE: &[u8] = b"tree";
 /// Tries until the pages of mounts' kernels that are in the way are back.
 const TRIES: u32 = 16;
 
@@ -37,24 +31,39 @@ pub struct CloneReport {
     pub frozen_ns: u64,
 }
 
+/// The purpose of a copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Becomes<'a> {
+    /// A tree, at a name that is free.
+    Tree,
+    /// A tree, in place of the one at a name.
+    Successor,
+    /// A snapshot, which tells the path of its source.
+    Snapshot(&'a [u8]),
+}
+
 /// See [`crate::Admin::clone_tree`].
-pub(crate) fn clone_tree(fs: &Fs, source: Ino, dir: Ino, name: &[u8]) -> Result<CloneReport> {
+pub(crate) fn clone_tree(
+    fs: &Fs,
+    source: Ino,
+    (dir, name): (Ino, &[u8]),
+    becomes: Becomes<'_>,
+) -> Result<CloneReport> {
     fs.pool().writable()?;
-    match fs.lookup(dir, name) {
-        Ok(_) => return Err(Error::Exists),
-        Err(Error::NotFound) => {}
-        Err(error) => return Err(error),
+    match (fs.lookup(dir, name), becomes) {
+        (Ok(_), Becomes::Successor) => {}
+        (Ok(_), _) => return Err(Error::Exists),
+        (Err(Error::NotFound), Becomes::Tree | Becomes::Snapshot(_)) => {}
+        (Err(error), _) => return Err(error),
     }
     let mut recovered = false;
     for tried in 0.. {
-        let (staging, report) = staged(fs, source, dir)?;
+        let (staging, report) = staged(fs, source, dir, becomes)?;
         let done = report.and_then(|report| {
-            fs.rename(staging.ino, INSIDE, dir, name, RenameFlags::NOREPLACE)?;
+            in_place(fs, &staging, (dir, name), becomes)?;
             Ok(report)
         });
-        // A staging directory that can't be removed now is left over for the next clone.
-        let _ = remove(fs, dir, &staging.name);
-        fs.release(staging.ino)?;
+        staging.end(fs)?;
         match done {
             Err(Error::PagesElsewhere(pages)) if tried < TRIES => have_back(fs, pages.ino)?,
             // Dead processes may hold some.
@@ -70,6 +79,21 @@ pub(crate) fn clone_tree(fs: &Fs, source: Ino, dir: Ino, name: &[u8]) -> Result<
     unreachable!("the last try ends it")
 }
 
+/// Gives the copy its name.
+fn in_place(
+    fs: &Fs,
+    staging: &Staging,
+    (dir, name): (Ino, &[u8]),
+    becomes: Becomes<'_>,
+) -> Result<()> {
+    let (from, to) = ((staging.ino, INSIDE), (dir, name));
+    match becomes {
+        Becomes::Tree => fs.rename(from.0, from.1, dir, name, RenameFlags::NOREPLACE),
+        Becomes::Successor => fs.rename(from.0, from.1, dir, name, RenameFlags::EXCHANGE),
+        Becomes::Snapshot(_) => fs.change(|pool| pool.move_snapshot(from, to)),
+    }
+}
+
 /// Has the mount that has a file's pages write them back.
 fn have_back(fs: &Fs, ino: Ino) -> Result<()> {
     match fs.read(ino, 0, &mut [0]) {
@@ -79,68 +103,18 @@ fn have_back(fs: &Fs, ino: Ino) -> Result<()> {
     }
 }
 
-/// A staging directory, held by this process.
-struct Staging {
-    ino: Ino,
-    name: Vec<u8>,
-}
-
-impl Staging {
-    /// Makes one. A process with the same number, in another container or killed, may have left
-    /// another.
-    fn make(fs: &Fs, dir: Ino) -> Result<Staging> {
-        // Its owner is one who may remove it, if it is left over.
-        let parent = fs.getattr(dir)?;
-        let node = NewNode {
-            mode: 0o700,
-            uid: parent.uid,
-            gid: parent.gid,
-            umask: 0,
-        };
-        for number in 0u64.. {
-            let behind = format!("{}-{number}", std::process::id());
-            let name = [STAGING, behind.as_bytes()].concat();
-            let ino = match fs.mkdir(dir, &name, &node) {
-                Err(Error::Exists) => continue,
-                made => made?.ino,
-            };
-            if let Err(error) = fs.hold(ino) {
-                fs.rmdir(dir, &name)?;
-                return Err(error);
-            }
-            return Ok(Staging { ino, name });
-        }
-        unreachable!("no directory has so many names")
-    }
-}
-
-/// Returns whether [`Staging::make`] makes directories of such a name.
-fn is_name(name: &[u8]) -> bool {
-    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
-    let numbers = name.strip_prefix(STAGING);
-    numbers.is_some_and(|numbers| {
-        let mut parts = numbers.split(|&byte| byte == b'-');
-        parts
-            .by_ref()
-            .take(2)
-            .filter(|part| is_number(part))
-            .count()
-            == 2
-            && parts.next().is_none()
-    })
-}
-
-/// Returns whether a directory is a clone's staging directory.
-fn is_staging(fs: &Fs, ino: Ino, name: &[u8]) -> bool {
-    is_name(name) && fs.getxattr(ino, MARK).is_ok()
-}
-
 /// Makes the copy in a staging directory, at one instant.
 ///
 /// # Errors
 /// There is no staging directory. Inner: there is, and it lacks something.
-fn staged(fs: &Fs, source: Ino, dir: Ino) -> Result<(Staging, Result<CloneReport>)> {
+fn staged(
+    fs: &Fs,
+    source: Ino,
+    dir: Ino,
+    becomes: Becomes<'_>,
+) -> Result<(Staging, Result<CloneReport>)> {
     let pool = fs.pool();
+    let was_snapshot = fs.getattr(source)?.is_of_snapshot;
     let _writable = pool.pm.mapping().writable();
     let locks = AllLocks::take(pool);
     let began = pool.clock.now_ns();
@@ -148,38 +122,22 @@ fn staged(fs: &Fs, source: Ino, dir: Ino) -> Result<(Staging, Result<CloneReport
     let left = left_over(fs, dir);
     let mut copy = Copy {
         fs,
-        staging: staging.ino,
+        staging: &staging,
+        becomes,
         linked: HashMap::new(),
         directories: Vec::new(),
+        made: Vec::new(),
         report: CloneReport::default(),
     };
-    let copied = copy.tree(source);
+    let copied = copy.tree(source, was_snapshot);
     drop(locks);
     copy.report.frozen_ns = pool.clock.now_ns().abs_diff(began);
+    let report = copy.report;
     for left in left.unwrap_or_default() {
         // A failure leaves it to the next clone, as one of this clone's own would.
         let _ = remove(fs, dir, &left);
     }
-    Ok((staging, copied.map(|()| copy.report)))
-}
-
-/// The staging directories that nobody has open: of processes that were killed. One that did not
-/// get its mark is empty; a user's that has such a name and files stays.
-fn left_over(fs: &Fs, dir: Ino) -> Result<Vec<Vec<u8>>> {
-    let mut found = inside(fs, dir)?;
-    found.retain(|name| is_name(name));
-    if found.len() < 2 {
-        return Ok(Vec::new());
-    }
-    let holdings = crate::holders::holdings(fs.pool());
-    found.retain(|name| {
-        let Ok(attr) = fs.lookup(dir, name) else {
-            return false;
-        };
-        let is_held = holdings.iter().any(|holding| holding.ino == attr.ino);
-        !is_held && (is_staging(fs, attr.ino, name) || fs.rmdir(dir, name).is_ok())
-    });
-    Ok(found)
+    Ok((staging, copied.map(|()| report)))
 }
 
 /// A directory to be filled: one of the source, and its copy, whose attributes come last.
@@ -190,24 +148,26 @@ struct Directory {
 
 struct Copy<'a> {
     fs: &'a Fs,
-    staging: Ino,
+    staging: &'a Staging,
+    becomes: Becomes<'a>,
     /// The copies of files with several names.
     linked: HashMap<Ino, Ino>,
     /// In the order in which they were met, each behind the one that has it.
     directories: Vec<Directory>,
+    /// All else, each once.
+    made: Vec<Ino>,
     report: CloneReport,
 }
 
 impl Copy<'_> {
-    fn tree(&mut self, source: Ino) -> Result<()> {
-        // An ACL that the staging directory got by default would be passed on.
-        for name in self.fs.listxattr(self.staging)? {
-            self.fs.removexattr(self.staging, &name)?;
-        }
-        let flags = XattrFlags::empty();
-        self.fs.setxattr(self.staging, MARK, b"", flags)?;
+    fn tree(&mut self, source: Ino, was_snapshot: bool) -> Result<()> {
+        self.staging.mark(self.fs)?;
         let attr = self.fs.getattr(source)?;
-        self.node(&attr, self.staging, INSIDE)?;
+        if attr.is_of_snapshot != was_snapshot {
+            // It is being deleted, and may lack some of its names.
+            return Err(Error::Stale);
+        }
+        self.node(&attr, self.staging.ino, INSIDE)?;
         let mut filled = 0;
         while filled < self.directories.len() {
             let Directory { from, to } = self.directories[filled];
@@ -216,15 +176,33 @@ impl Copy<'_> {
         }
         for directory in std::mem::take(&mut self.directories).iter().rev() {
             self.attributes(&directory.from, directory.to)?;
+            self.made.push(directory.to);
         }
-        Ok(())
+        match self.becomes {
+            Becomes::Snapshot(path) => self.fix(path),
+            Becomes::Tree | Becomes::Successor => Ok(()),
+        }
+    }
+
+    /// Has no inode change any more: from the leaves up, and the top last.
+    fn fix(&self, path: &[u8]) -> Result<()> {
+        let Some(&top) = self.made.last() else {
+            return Ok(());
+        };
+        let flags = XattrFlags::empty();
+        self.fs.setxattr(top, ORIGIN, path, flags)?;
+        let mut made = self.made.iter();
+        made.try_for_each(|&ino| self.fs.change(|pool| pool.set_of_snapshot(ino, true)))
     }
 
     fn fill(&mut self, from: Ino, to: Ino) -> Result<()> {
         for name in inside(self.fs, from)? {
             let attr = self.fs.lookup(from, &name)?;
-            // This clone's, and those of others that have begun or were killed.
-            if !is_staging(self.fs, attr.ino, &name) {
+            // Snapshots are no part of a tree, nor are staging directories: this clone's, and those
+            // of others that have begun or were killed.
+            let is_left_out =
+                is_staging(self.fs, attr.ino, &name) || is_home(self.fs, from, attr.ino, &name);
+            if !is_left_out {
                 self.node(&attr, to, &name)?;
             }
         }
@@ -274,6 +252,7 @@ impl Copy<'_> {
         if from.links > 1 {
             self.linked.insert(from.ino, made);
         }
+        self.made.push(made);
         self.attributes(from, made)
     }
 
@@ -309,6 +288,9 @@ impl Copy<'_> {
     /// Extended attributes first: an ACL changes the mode, and the times come last.
     fn attributes(&self, from: &Attr, to: Ino) -> Result<()> {
         for name in self.fs.listxattr(from.ino)? {
+            if name == ORIGIN {
+                continue;
+            }
             let value = self.fs.getxattr(from.ino, &name)?;
             self.fs.setxattr(to, &name, &value, XattrFlags::empty())?;
         }
@@ -322,47 +304,4 @@ impl Copy<'_> {
         };
         self.fs.setattr(to, &set).map(drop)
     }
-}
-
-fn is(attr: &Attr, kind: u32) -> bool {
-    attr.mode & mode::S_IFMT == kind
-}
-
-/// Removes a name with all below it. Others may put names in, and take some out, meanwhile.
-fn remove(fs: &Fs, dir: Ino, name: &[u8]) -> Result<()> {
-    let mut above = vec![(dir, name.to_vec())];
-    while let Some((dir, name)) = above.last().cloned() {
-        let gone = match fs.lookup(dir, &name) {
-            Ok(attr) if is(&attr, mode::S_IFDIR) => match fs.rmdir(dir, &name) {
-                Err(Error::NotEmpty) => {
-                    above.extend(
-                        inside(fs, attr.ino)?
-                            .into_iter()
-                            .map(|name| (attr.ino, name)),
-                    );
-                    continue;
-                }
-                gone => gone,
-            },
-            Ok(_) => fs.unlink(dir, &name),
-            Err(error) => Err(error),
-        };
-        match gone {
-            Ok(()) | Err(Error::NotFound | Error::Stale) => above.pop(),
-            Err(error) => return Err(error),
-        };
-    }
-    Ok(())
-}
-
-/// The names in a directory.
-fn inside(fs: &Fs, dir: Ino) -> Result<Vec<Vec<u8>>> {
-    let mut names = Vec::new();
-    fs.readdir_for(dir, 0, false, &mut |entry| {
-        if entry.name != b"." && entry.name != b".." {
-            names.push(entry.name.to_vec());
-        }
-        true
-    })?;
-    Ok(names)
 }

@@ -286,7 +286,7 @@ fn step<T>(
     pool.writable()?;
     let _writable = pool.pm.mapping().writable();
     let mut step = Some(step);
-    let answer = pool.on_file(ino, |work| match step.take() {
+    let answer = pool.on_blocks(ino, |work| match step.take() {
         Some(step) if !work.pinned => step(work).map(Some),
         _ => Ok(None),
     });

@@ -24,7 +24,10 @@ mod repair;
 #[cfg(test)]
 #[path = "../../pmfs/tests/scratch/mod.rs"]
 mod scratch;
+mod snapshot;
+mod staging;
 
+use clone_tree::Becomes;
 use pmfs::types::Ino;
 use pmfs::{Fs, Result};
 use std::io::Write;
@@ -45,6 +48,8 @@ pub use owner_words::OwnerWords;
 pub use pmfs;
 pub use repair::RepairReport;
 pub use repair::medium::{Mended, mend, renew};
+pub use snapshot::Snapshot;
+pub use staging::SNAPSHOTS;
 
 /// An attachment's work on its pool as a whole.
 #[allow(clippy::missing_errors_doc)]
@@ -142,7 +147,55 @@ pub trait Admin {
     /// [`PagesElsewhere`](pmfs::Error::PagesElsewhere): a mount's kernel takes stores to a file
     /// faster than it can give them back.
     fn clone_tree(&self, source: Ino, dir: Ino, name: &[u8]) -> Result<CloneReport> {
-        clone_tree::clone_tree(self.fs(), source, dir, name)
+        clone_tree::clone_tree(self.fs(), source, (dir, name), Becomes::Tree)
+    }
+
+    /// Makes a snapshot: a clone of a directory ([`Admin::clone_tree`]) that does not change.
+    /// Its name is in [`SNAPSHOTS`]; `path` is kept for those who list it. Each call that would
+    /// change one of its inodes gets [`OfSnapshot`](pmfs::Error::OfSnapshot), in all processes. The
+    /// snapshots in the pool are no part of it.
+    ///
+    /// # Errors
+    /// Those of [`Admin::clone_tree`]; [`NotDirectory`](pmfs::Error::NotDirectory),
+    /// [`NotPermitted`](pmfs::Error::NotPermitted): [`SNAPSHOTS`] is something else.
+    fn create_snapshot(&self, source: Ino, path: &[u8], name: &[u8]) -> Result<CloneReport> {
+        snapshot::create(self.fs(), source, path, name)
+    }
+
+    /// All snapshots, in the order in which they were made.
+    fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        snapshot::list(self.fs())
+    }
+
+    /// The snapshot of a name.
+    ///
+    /// # Errors
+    /// [`NotFound`](pmfs::Error::NotFound).
+    fn snapshot(&self, name: &[u8]) -> Result<Snapshot> {
+        snapshot::named(self.fs(), name)
+    }
+
+    /// Deletes a snapshot: its name at one instant, then what it has. A process that is killed
+    /// meanwhile leaves a staging directory, which the next snapshot made or deleted removes.
+    ///
+    /// # Errors
+    /// [`NotFound`](pmfs::Error::NotFound).
+    fn delete_snapshot(&self, name: &[u8]) -> Result<()> {
+        snapshot::delete(self.fs(), name)
+    }
+
+    /// Gives a snapshot's tree a second place that can be changed. With `replaces`, what has that
+    /// name is exchanged for it at one instant, and removed.
+    ///
+    /// # Errors
+    /// Those of [`Admin::clone_tree`]; [`Stale`](pmfs::Error::Stale): it was deleted meanwhile.
+    fn restore_snapshot(
+        &self,
+        snapshot: &Snapshot,
+        to: (Ino, &[u8]),
+        replaces: bool,
+    ) -> Result<CloneReport> {
+        snapshot::restore(self.fs(), snapshot, to, replaces)
     }
 
     /// Makes one large leaf of the small ones that hold the 2 MiB around a byte of a file, if all

@@ -3,15 +3,15 @@
 
 #[path = "../../pmfs/tests/scratch/mod.rs"]
 mod scratch;
+mod tree;
 
 use pmfs::types::{SetTime, mode};
-use pmfs::{AtimeMode, Attr, Error, Fs, Ino, NewNode, OpenOptions, ROOT_INO, SetAttr, XattrFlags};
+use pmfs::{Error, Fs, Ino, NewNode, OpenOptions, ROOT_INO, SetAttr, XattrFlags};
 use pmfs_admin::Admin;
 use scratch::{NODE, Scratch};
-use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use tree::{dir, file, names, open, seen, tree};
 
 /// A default ACL: all for owner and group, nothing for others.
 const ACL: &[u8] = &[
@@ -20,96 +20,6 @@ const ACL: &[u8] = &[
     4, 0, 7, 0, 255, 255, 255, 255, // group
     32, 0, 0, 0, 255, 255, 255, 255, // others
 ];
-
-/// An attachment whose reads leave times alone.
-fn open(scratch: &Scratch) -> Fs {
-    let options = OpenOptions {
-        atime: AtimeMode::Noatime,
-        ..OpenOptions::default()
-    };
-    Fs::open(&scratch.path, &options).unwrap()
-}
-
-fn file(fs: &Fs, dir: Ino, name: &str, bytes: &[u8]) -> Ino {
-    let ino = fs.create(dir, name.as_bytes(), &NODE).unwrap().ino;
-    assert_eq!(fs.write(ino, 0, bytes).unwrap(), bytes.len());
-    ino
-}
-
-fn dir(fs: &Fs, parent: Ino, name: &str, bits: u32) -> Ino {
-    let node = NewNode { mode: bits, ..NODE };
-    fs.mkdir(parent, name.as_bytes(), &node).unwrap().ino
-}
-
-/// All that is seen of a name: attributes, content, extended attributes.
-#[derive(Debug, PartialEq)]
-struct Seen {
-    attr: (u32, u32, u32, u32, u64),
-    times: (i64, i64),
-    /// A hash of it.
-    content: u64,
-    attributes: BTreeMap<String, u64>,
-    links: u32,
-}
-
-fn seen(fs: &Fs, attr: &Attr) -> Seen {
-    let content = match attr.mode & mode::S_IFMT {
-        mode::S_IFREG => {
-            let mut bytes = vec![0; attr.size as usize];
-            assert_eq!(fs.read(attr.ino, 0, &mut bytes).unwrap(), bytes.len());
-            bytes
-        }
-        mode::S_IFLNK => fs.readlink(attr.ino).unwrap(),
-        _ => Vec::new(),
-    };
-    let names = fs.listxattr(attr.ino).unwrap();
-    let value = |name: Vec<u8>| {
-        let value = fs.getxattr(attr.ino, &name).unwrap();
-        (String::from_utf8(name).unwrap(), hash(&value))
-    };
-    Seen {
-        attr: (attr.mode, attr.uid, attr.gid, attr.rdev, attr.size),
-        times: (attr.atime_ns, attr.mtime_ns),
-        content: hash(&content),
-        attributes: names.into_iter().map(value).collect(),
-        links: attr.links,
-    }
-}
-
-fn hash(bytes: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    hasher.finish()
-}
-
-fn tree(fs: &Fs, dir: Ino) -> BTreeMap<String, Seen> {
-    let mut all = BTreeMap::new();
-    let mut left = vec![(dir, String::new())];
-    while let Some((dir, path)) = left.pop() {
-        all.insert(path.clone(), seen(fs, &fs.getattr(dir).unwrap()));
-        for name in names(fs, dir) {
-            let attr = fs.lookup(dir, name.as_bytes()).unwrap();
-            let path = format!("{path}/{name}");
-            match attr.mode & mode::S_IFMT {
-                mode::S_IFDIR => left.push((attr.ino, path)),
-                _ => drop(all.insert(path, seen(fs, &attr))),
-            }
-        }
-    }
-    all
-}
-
-fn names(fs: &Fs, dir: Ino) -> Vec<String> {
-    let mut names = Vec::new();
-    fs.readdir_for(dir, 0, false, &mut |entry| {
-        if entry.name != b"." && entry.name != b".." {
-            names.push(String::from_utf8_lossy(entry.name).into_owned());
-        }
-        true
-    })
-    .unwrap();
-    names
-}
 
 fn time(fs: &Fs, ino: Ino, ns: i64) {
     let set = SetAttr {

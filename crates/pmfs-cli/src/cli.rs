@@ -87,6 +87,8 @@ On a terminal it runs until Ctrl-C. Otherwise it shows one round, over the time 
     Put(Put),
     /// Clone a file or tree inside a pool, at one instant; the clone shares its blocks
     Clone(CloneTree),
+    /// Make, list, delete and restore snapshots: trees as they were, which nobody can change
+    Snapshot(SnapshotArgs),
     /// List pools and heaps: mounted pools, and files of both in the usual places
     List(List),
     /// Delete pools that are not in use
@@ -418,6 +420,93 @@ pub struct CloneTree {
     /// The clone: a new name, or a directory
     #[arg(value_name = "DST")]
     pub dest: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs snapshot`
+#[derive(Args)]
+#[command(after_help = "\
+Example: all files every day, and one tree back as it was on Monday:
+
+  pmfs snapshot create /dev/shm/pool monday
+  pmfs snapshot list /dev/shm/pool
+  pmfs snapshot restore /dev/shm/pool monday monday-again
+
+A snapshot is a clone (`pmfs clone`) below /.snapshots that does not change: every call that would change it fails
+with \"read-only file system\" (EROFS), for root too. A mount and `pmfs run` show it like other files. The pool may
+be mounted and in use.")]
+pub struct SnapshotArgs {
+    /// The command.
+    #[command(subcommand)]
+    pub command: SnapshotCommand,
+}
+
+/// The commands of `pmfs snapshot`.
+#[derive(Subcommand)]
+pub enum SnapshotCommand {
+    /// Make a snapshot of all files, or of a tree, as they are at one instant
+    Create(SnapshotCreate),
+    /// List the snapshots, the oldest first
+    List(SnapshotList),
+    /// Delete snapshots
+    Delete(SnapshotDelete),
+    /// Clone a snapshot to a place where it can be changed
+    Restore(SnapshotRestore),
+}
+
+/// `pmfs snapshot create`
+#[derive(Args)]
+pub struct SnapshotCreate {
+    /// The pool file
+    pub pool: PathBuf,
+    /// The snapshot's name
+    pub name: String,
+    /// The directory in the pool, with all below it
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub of: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs snapshot list`
+#[derive(Args)]
+pub struct SnapshotList {
+    /// The pool file
+    pub pool: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs snapshot delete`
+#[derive(Args)]
+pub struct SnapshotDelete {
+    /// The pool file
+    pub pool: PathBuf,
+    /// The snapshots' names
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmfs snapshot restore`
+#[derive(Args)]
+pub struct SnapshotRestore {
+    /// The pool file
+    pub pool: PathBuf,
+    /// The snapshot's name
+    pub name: String,
+    /// The new place in the pool
+    #[arg(value_name = "DST")]
+    pub dest: PathBuf,
+    /// Have it take the place of what is at DST, at one instant; that is deleted
+    #[arg(long)]
+    pub replace: bool,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

@@ -15,7 +15,7 @@ use crate::{pool, report};
 use pm_cli::Size;
 
 #[derive(Serialize)]
-struct Cloned {
+pub struct Cloned {
     pool: String,
     path: String,
     dest: String,
@@ -43,7 +43,7 @@ pub fn run(arguments: &CloneTree) -> Outcome {
         let report = done.map_err(|error| failed(&names, &dest, &error))?;
         Ok(Cloned::new(&path, &arguments.src, &dest, &report))
     })?;
-    report::print(arguments.json, &cloned, Cloned::text)?;
+    report::print(arguments.json, &cloned, |cloned| cloned.text_of("cloned"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -56,7 +56,7 @@ fn destination(names: &Names<'_>, src: &Path, dest: &Path) -> Result<PathBuf, Fa
     }
 }
 
-fn failed(names: &Names<'_>, dest: &Path, error: &Error) -> Failure {
+pub fn failed(names: &Names<'_>, dest: &Path, error: &Error) -> Failure {
     let pool = names.pool.display();
     let way_out = match error {
         Error::Exists => "name another place, or remove what is there",
@@ -69,7 +69,7 @@ fn failed(names: &Names<'_>, dest: &Path, error: &Error) -> Failure {
 }
 
 impl Cloned {
-    fn new(pool: &Path, src: &Path, dest: &Path, report: &CloneReport) -> Cloned {
+    pub fn new(pool: &Path, src: &Path, dest: &Path, report: &CloneReport) -> Cloned {
         Cloned {
             pool: pool.display().to_string(),
             path: src.display().to_string(),
@@ -84,7 +84,8 @@ impl Cloned {
         }
     }
 
-    fn text(&self) -> String {
+    /// A line that begins with what was done.
+    pub fn text_of(&self, deed: &str) -> String {
         let mut parts = vec![format!("{} files ({})", self.files, Size(self.bytes))];
         for (count, what) in [
             (self.directories, "directories"),
@@ -98,7 +99,7 @@ impl Cloned {
         }
         let (dest, parts) = (&self.dest, parts.join(", "));
         format!(
-            "cloned {dest}: {parts}; changes waited {:.2} ms",
+            "{deed} {dest}: {parts}; changes waited {:.2} ms",
             self.frozen_ms
         )
     }

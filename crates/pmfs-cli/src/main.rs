@@ -41,6 +41,7 @@ mod rm;
 mod run;
 mod save;
 mod signals;
+mod snapshot;
 mod temp;
 mod time;
 mod top;
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
         Command::Get(arguments) => get::run(&arguments),
         Command::Put(arguments) => put::run(&arguments),
         Command::Clone(arguments) => clone::run(&arguments),
+        Command::Snapshot(arguments) => snapshot::run(&arguments.command),
         Command::List(arguments) => list::run(&arguments),
         Command::Rm(arguments) => rm::run(&arguments),
         Command::Save(arguments) => save::run(&arguments),

@@ -15,6 +15,10 @@ pub const CTIME_IS_MTIME: u64 = 1 << 63;
 pub const SIZE_MASK: u64 = (1 << 49) - 1;
 /// The largest file: 48-bit offsets.
 pub const SIZE_MAX: u64 = 1 << 48;
+/// Flag of an inode without links that O_TMPFILE made: it may be given its first one.
+pub const FLAG_LINKABLE: u32 = 1;
+/// Flag of an inode of a snapshot: it does not change.
+pub const FLAG_SNAPSHOT: u32 = 2;
 /// Links an inode may have.
 pub const LINKS_MAX: u32 = 4_000_000_000;
 /// Symlink targets up to this many bytes live in the inode.
@@ -37,7 +41,7 @@ on_media! {
         @ 24 ctime_ns: i64,
         /// Hard links.
         @ 32 links: u32,
-        /// Zero.
+        /// [`FLAG_LINKABLE`], [`FLAG_SNAPSHOT`].
         @ 36 flags: u32,
         /// Attribute blocks: first block << 12 | number of blocks; 0 for none.
         @ 40 xattr: u64,

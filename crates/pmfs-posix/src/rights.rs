@@ -1,7 +1,7 @@
 //! A user's rights to a file: `generic_permission()`, `check_sticky()`, `setattr_prepare()` and
 //! xattr(7).
 
-use libc::{EACCES, ENODATA, EOPNOTSUPP, EPERM};
+use libc::{EACCES, ENODATA, EOPNOTSUPP, EPERM, EROFS};
 use pmfs::Attr;
 use pmfs::types::mode;
 
@@ -17,6 +17,18 @@ pub const EXECUTE: u32 = 1;
 
 /// The attribute that holds an inode's access ACL.
 pub const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+
+/// Refuses to write to what is of a snapshot, whoever asks ([`Attr::is_fixed`]).
+///
+/// # Errors
+/// EROFS.
+#[inline]
+pub fn allow_kind(attr: &Attr, want: u32) -> Result<(), i32> {
+    match attr.is_fixed() && want & WRITE != 0 {
+        true => Err(EROFS),
+        false => Ok(()),
+    }
+}
 
 /// Returns whether `want` is allowed; with an access ACL, which is asked for if it matters, by
 /// that.

@@ -533,6 +533,12 @@ bugs! {
     Tables "bug-had-lock-released", "all locks at once: given up by a call",
         "the first call under all locks lets others at what it has changed",
         Inline(CHOICE);
+    Tables "bug-snapshot-changeable", "snapshots: the test left out",
+        "a snapshot's files are written to like others",
+        Inline(CHOICE);
+    Tables "bug-snapshot-directory-left-open", "snapshots: no flag for directories",
+        "names can be made in a snapshot",
+        Inline(WORK);
     Tables "bug-opened-by-number", "open files: a number given out anew",
         "a call that looked a file up opens another one that has got its number since",
         Inline(CHOICE);

@@ -40,6 +40,8 @@ pub(super) struct Known {
     /// The inode has blocks, which its kind can't have.
     pub misfit: bool,
     pub parent: u64,
+    /// It is of a snapshot.
+    pub of_snapshot: bool,
     /// A name leads to it.
     pub reachable: bool,
     /// A directory's tree is damaged.

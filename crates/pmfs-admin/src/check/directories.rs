@@ -197,6 +197,9 @@ impl Checker<'_> {
         if scan.own {
             self.kinds(record, at);
         }
+        if self.inodes[dir as usize].of_snapshot {
+            self.of_snapshot(ino, at);
+        }
         if known.kind != mode::S_IFDIR {
             self.inodes[ino as usize].named += 1;
             self.inodes[ino as usize].reachable = true;
@@ -218,6 +221,22 @@ impl Checker<'_> {
         self.inodes[dir as usize].named += 1;
         scan.next.push(ino);
         true
+    }
+
+    /// An inode in a directory of a snapshot is of it, too.
+    fn of_snapshot(&mut self, ino: Ino, at: &str) {
+        let known = &mut self.inodes[ino as usize];
+        if !known.live || known.of_snapshot {
+            return;
+        }
+        known.of_snapshot = true;
+        if let Ok(inode) = Inode::load(self.pool(), ino) {
+            let text = format!("{at}: it can be changed, and its directory is of a snapshot");
+            let mut hot = inode.hot();
+            hot.set_of_snapshot(true);
+            let fix = Fix::word(InodeRaw::links.of(inode.off), hot.links_word());
+            self.find_to_fix(number::SNAPSHOT, text, fix);
+        }
     }
 
     /// The type that the name tells against the inode's own. The name is believed where the inode

@@ -13,7 +13,7 @@ use pmfs::parts::tree::entry::coverage;
 use pmfs::parts::tree::visit::{Piece, Visitor};
 use pmfs::parts::tree::{NEITHER, Tree};
 use pmfs::types::mode;
-use pmfs_format::inode::{CTIME_IS_MTIME, FIRST_INO, ROOT_INO, SIZE_MASK, SIZE_MAX};
+use pmfs_format::inode::{CTIME_IS_MTIME, FIRST_INO, FLAG_SNAPSHOT, ROOT_INO, SIZE_MASK, SIZE_MAX};
 use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, PRESENT, SHARED};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 use std::collections::HashSet;
@@ -257,6 +257,7 @@ impl Checker<'_> {
             links: inode.links,
             kind: inode.kind(),
             parent: inode.parent,
+            of_snapshot: inode.is_of_snapshot(),
             ..self.inodes[ino as usize]
         };
         self.unused_bits(&inode);
@@ -296,9 +297,9 @@ impl Checker<'_> {
             let text = format!("inode {}: unknown {what}", inode.ino);
             self.find_to_fix(number::INODE, text, Fix::word(off, word));
         };
-        if inode.flags != 0 && inode.links > 0 {
+        if inode.flags & !FLAG_SNAPSHOT != 0 && inode.links > 0 {
             let links = InodeRaw::links.of(inode.off);
-            unknown("flags", links, u64::from(inode.links));
+            unknown("flags", links, inode.with_links(inode.links));
         }
         if inode.mode >> 16 != 0 {
             let word = u64::from(inode.mode & 0xffff) | u64::from(inode.generation) << 32;
@@ -368,7 +369,7 @@ impl Checker<'_> {
             let Ok(inode) = Inode::load(self.pool, ino) else {
                 continue;
             };
-            let links = |count: u32| Fix::word(InodeRaw::links.of(inode.off), u64::from(count));
+            let links = |count| Fix::word(InodeRaw::links.of(inode.off), inode.with_links(count));
             if known.kindless {
                 // No name tells what it was.
                 self.fixes.push(links(0));

@@ -64,6 +64,7 @@ pub(crate) mod number {
     pub const ENTRY_COUNT: u32 = 34;
     pub const PARENT: u32 = 35;
     pub const KIND: u32 = 36;
+    pub const SNAPSHOT: u32 = 37;
     pub const XATTR: u32 = 40;
     pub const SYMLINK: u32 = 41;
     pub const ROOT: u32 = 42;

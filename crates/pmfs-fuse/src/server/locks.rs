@@ -68,6 +68,10 @@ impl Server {
             self.release(attr.ino);
             return Err(Error::Stale);
         }
+        if attr.is_fixed() && access != Access::Reading {
+            self.release(attr.ino);
+            return Err(Error::OfSnapshot);
+        }
         if let Err(error) = self.count_handle(attr.ino, access) {
             self.release(attr.ino);
             return Err(error);

@@ -162,7 +162,17 @@ impl Pool {
     ) -> Result<T> {
         let early = planted!("bug-inode-read-unlocked").then(|| Inode::live_file(self, ino));
         let locks = LockSet::take(self, &[ino]);
-        self.on_locked(&locks, ino, early, change)
+        self.on_locked(&locks, ino, Inode::changeable, early, change)
+    }
+
+    /// Runs work on a regular file's blocks that leaves its content as it is.
+    pub fn on_blocks<T>(
+        &self,
+        ino: Ino,
+        change: impl FnOnce(&mut Work<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let locks = LockSet::take(self, &[ino]);
+        self.on_locked(&locks, ino, Ok, None, change)
     }
 
     /// Works as [`Pool::on_file`] on `to`, beside a file `from` that `change` may read as it stands
@@ -179,18 +189,20 @@ impl Pool {
         self.pages_are_clean(line, from)?;
         let source = Inode::live(self, from)?;
         source.require_file()?;
-        self.on_locked(&locks, to, None, |work| {
+        self.on_locked(&locks, to, Inode::changeable, None, |work| {
             let is_pinned = work.pinned || self.is_pinned(line, from);
             change(work, &source, is_pinned)
         })
     }
 
-    /// Works as [`Pool::on_file`], with locks that are had already; `early` is the inode as it was
-    /// before that.
+    /// Works as [`Pool::on_file`], with locks that are had already, on an inode that passes `gate`;
+    /// `early` is the inode as it was before that.
+    #[inline(always)]
     fn on_locked<T>(
         &self,
         locks: &LockSet<'_>,
         ino: Ino,
+        gate: impl FnOnce(Inode) -> Result<Inode>,
         early: Option<Result<Inode>>,
         change: impl FnOnce(&mut Work<'_>) -> Result<T>,
     ) -> Result<T> {
@@ -200,6 +212,7 @@ impl Pool {
             Some(early) => early?,
             None => Inode::live_file(self, ino)?,
         };
+        let inode = gate(inode)?;
         let lane = Claim::new(self);
         inode.account_in(&lane);
         change(&mut Work {

@@ -3,6 +3,7 @@
 use super::Fs;
 use crate::dir::list;
 use crate::namespace::create::Kind;
+use crate::namespace::rename::How;
 use crate::types::{Attr, DirEntry, Ino, NewNode, RenameFlags, SetAttr, StatFs, XattrFlags};
 use pm_journal::error::Result;
 
@@ -127,7 +128,12 @@ impl Fs {
         owner: (u32, u32),
         seen: Option<(Ino, Option<Ino>)>,
     ) -> Result<()> {
-        self.change(|pool| pool.rename(from, to, flags, owner, seen))
+        let how = How {
+            flags,
+            owner,
+            ..How::default()
+        };
+        self.change(|pool| pool.rename(from, to, how, seen))
     }
 
     /// The target of a symbolic link.

@@ -21,7 +21,7 @@ impl Pool {
     #[inline(always)]
     pub(crate) fn atime_due(&self, inode: &Inode) -> Option<i64> {
         let mode = self.atime_mode();
-        if mode == AtimeMode::Noatime || self.is_read_only() {
+        if mode == AtimeMode::Noatime || self.is_read_only() || inode.is_of_snapshot() {
             return None;
         }
         let now = self.clock.now_ns();

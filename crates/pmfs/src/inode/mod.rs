@@ -16,7 +16,8 @@ use crate::types::{Ino, mode};
 use pm_journal::error::{Error, Result};
 use pm_journal::{Change, Transaction};
 use pmfs_format::inode::{
-    CTIME_IS_MTIME, FIRST_INO, INLINE_BYTES, ROOT_INO, SIZE_MASK, SIZE_MAX, TABLE_INO,
+    CTIME_IS_MTIME, FIRST_INO, FLAG_SNAPSHOT, INLINE_BYTES, ROOT_INO, SIZE_MASK, SIZE_MAX,
+    TABLE_INO,
 };
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
@@ -234,6 +235,29 @@ impl Inode {
         }
     }
 
+    /// The word of its links and flags as it is with another count.
+    pub fn with_links(&self, links: u32) -> u64 {
+        links_word(links, self.flags & FLAG_SNAPSHOT)
+    }
+
+    /// Returns whether it is of a snapshot.
+    #[inline(always)]
+    pub fn is_of_snapshot(&self) -> bool {
+        self.flags & FLAG_SNAPSHOT != 0
+    }
+
+    /// Passes an inode that a call may change, as it was read under its lock.
+    ///
+    /// # Errors
+    /// [`Error::OfSnapshot`].
+    #[inline(always)]
+    pub fn changeable(self) -> Result<Inode> {
+        match self.is_of_snapshot() && !planted!("bug-snapshot-changeable") {
+            true => Err(of_snapshot()),
+            false => Ok(self),
+        }
+    }
+
     /// The blocks of its attributes; a count of 0 if it has none.
     pub fn xattr_run(&self) -> Run {
         Run {
@@ -278,10 +302,22 @@ impl Hot {
         self.0[3] = now_ns as u64;
     }
 
-    /// Sets the count of links, and clears the flags beside it, which allow an O_TMPFILE its first
+    /// Sets the count of links, and clears the flag beside it that allows an O_TMPFILE its first
     /// link.
     pub fn set_links(&mut self, links: u32) {
-        self.0[4] = u64::from(links);
+        let kept = (self.0[4] >> InodeRaw::flags.shift()) as u32 & FLAG_SNAPSHOT;
+        self.0[4] = links_word(links, kept);
+    }
+
+    /// The word of links and flags.
+    pub fn links_word(&self) -> u64 {
+        self.0[4]
+    }
+
+    /// Sets whether the inode is of a snapshot.
+    pub fn set_of_snapshot(&mut self, is_of_one: bool) {
+        let flag = u64::from(FLAG_SNAPSHOT) << InodeRaw::flags.shift();
+        self.0[4] = self.0[4] & !flag | if is_of_one { flag } else { 0 };
     }
 
     pub fn set_xattr(&mut self, word: u64) {
@@ -391,6 +427,11 @@ impl NewInode<'_> {
     }
 }
 
+/// The word that the count of links and the flags share.
+fn links_word(links: u32, flags: u32) -> u64 {
+    u64::from(links) | u64::from(flags) << InodeRaw::flags.shift()
+}
+
 /// Returns whether a word of size and flag has a size that a file can have.
 #[inline(always)]
 fn is_size(word: u64) -> bool {
@@ -414,6 +455,12 @@ fn refused(off: u64, mode: u32, size_word: u64, unlike: fn(u32) -> Error) -> Err
         true => unlike(mode & mode::S_IFMT),
         false => impossible(off),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn of_snapshot() -> Error {
+    Error::OfSnapshot
 }
 
 #[cold]

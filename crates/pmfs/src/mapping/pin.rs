@@ -66,7 +66,11 @@ impl Pool {
         let locks = LockSet::take(self, &[ino]);
         // Programs store to what it covers by themselves.
         locks.drain();
-        Inode::live(self, ino)?.require_file()?;
+        let inode = Inode::live(self, ino)?;
+        inode.require_file()?;
+        if writes {
+            inode.changeable()?;
+        }
         let line = locks.first();
         self.pages_beside_pin(line, ino, writes)?;
         if !self.is_pinned(line, ino) && self.is_open_below_mounts(ino) {
@@ -154,7 +158,7 @@ impl Pool {
             trims && !self.is_pinned(line, ino)
         };
         if trims && self.writable().is_ok() {
-            self.on_file(ino, |work| match work.pinned {
+            self.on_blocks(ino, |work| match work.pinned {
                 true => Ok(()),
                 false => work.free_past(work.inode.size()),
             })?;
@@ -171,7 +175,7 @@ impl Pool {
         len: u64,
         gives: Option<u64>,
     ) -> Result<Vec<BlockRun>> {
-        self.on_file(ino, |work| {
+        self.on_blocks(ino, |work| {
             if !work.pinned {
                 return Err(Error::Invalid(&"blocks of a file that is not pinned"));
             }
@@ -206,7 +210,7 @@ impl Pool {
     /// See [`crate::Fs::flush_blocks`].
     pub(crate) fn flush_blocks(&self, ino: Ino, parts: &[(u64, u64)]) -> Result<()> {
         self.writable()?;
-        self.on_file(ino, |work| {
+        self.on_blocks(ino, |work| {
             for &(at, len) in parts {
                 let end = work.inode.size().min(at.saturating_add(len));
                 let (from, to) = (block_of(at), end.div_ceil(BLOCK_BYTES));

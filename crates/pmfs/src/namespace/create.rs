@@ -19,11 +19,9 @@ use pm_journal::error::{Error, Result};
 use pm_journal::locks::LockSet;
 use pm_space::{Class, Zone};
 use pm_store::FreshSet;
-use pmfs_format::inode::{INLINE_BYTES, LINKS_MAX};
+use pmfs_format::inode::{FLAG_LINKABLE, INLINE_BYTES, LINKS_MAX};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 
-/// Flag of an inode made by O_TMPFILE: it may be given its first link.
-pub(crate) const LINKABLE: u32 = 1;
 /// Longest symlink target.
 pub(crate) const TARGET_MAX: usize = 4095;
 
@@ -269,7 +267,7 @@ impl Pool {
         write(self, &mut fresh, off, &new, self.clock.now_ns());
         fresh
             .range(InodeRaw::links.of(off), 8)
-            .words(0, &[u64::from(LINKABLE) << 32]);
+            .words(0, &[u64::from(FLAG_LINKABLE) << 32]);
         // Another thread may link it, whose barrier does not cover what this one flushed.
         let _ = fresh.barrier();
         self.open_add(Thing::Inode(ino))?;

@@ -1,6 +1,5 @@
 //! link: one more name for a file.
 
-use super::create::LINKABLE;
 use super::{find, named_dir, with_links, with_names};
 use crate::dir::bucket::{HeaderEdit, kind_of};
 use crate::dir::{Name, bucket_of, split};
@@ -11,7 +10,7 @@ use crate::types::{Attr, Ino};
 use pm_journal::Transaction;
 use pm_journal::error::{Error, Result};
 use pm_journal::locks::LockSet;
-use pmfs_format::inode::LINKS_MAX;
+use pmfs_format::inode::{FLAG_LINKABLE, LINKS_MAX};
 
 impl Pool {
     /// Gives `ino` the name `name` in `dir`.
@@ -23,14 +22,14 @@ impl Pool {
         };
         let locks = LockSet::take(self, &[dir, ino]);
         let parent = named_dir(self, dir)?;
-        let inode = Inode::live(self, ino)?;
+        let inode = Inode::live(self, ino)?.changeable()?;
         if find(self, &parent, &name)?.is_some() {
             return Err(Error::Exists);
         }
         if inode.is_dir() {
             return Err(Error::NotPermitted(&"directories have one name"));
         }
-        if inode.links == 0 && inode.flags & LINKABLE == 0 {
+        if inode.links == 0 && inode.flags & FLAG_LINKABLE == 0 {
             return Err(Error::NotFound);
         }
         if inode.links >= LINKS_MAX {

@@ -9,6 +9,7 @@ pub(crate) mod link;
 mod planted;
 pub(crate) mod remove;
 pub(crate) mod rename;
+pub(crate) mod snapshot;
 pub(crate) mod whiteout;
 
 use crate::dir::{self, Hit, Name};
@@ -39,14 +40,15 @@ fn with_links(inode: &Inode, links: u32, now_ns: i64) -> Hot {
     hot
 }
 
-/// Reads a directory that names can be made in or removed from: one that still has a name itself.
+/// Reads a directory that names can be made in or removed from: one that still has a name itself,
+/// and is of no snapshot.
 pub fn named_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
     let inode = Inode::load(pool, ino)?;
     if inode.links == 0 {
         return Err(Error::NotFound);
     }
     inode.require_dir()?;
-    inode.possible()
+    inode.possible()?.changeable()
 }
 
 /// The inode that a name names, in one word, which is answered in a register: the number, above it

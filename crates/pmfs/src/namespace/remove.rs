@@ -63,6 +63,8 @@ impl Pool {
                 What::File if inode.is_dir() => return Err(Error::IsDirectory),
                 What::Directory if !inode.is_dir() => return Err(Error::NotDirectory),
                 What::Directory if inode.size() > 0 => return Err(Error::NotEmpty),
+                // A file is of no snapshot any more when the directory that has it is not.
+                What::Directory => drop(inode.changeable()?),
                 _ => {}
             }
             let links = if what == What::Directory {

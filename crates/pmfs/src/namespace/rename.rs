@@ -34,11 +34,13 @@ struct Situation {
 }
 
 /// The request beyond the names.
-#[derive(Clone, Copy)]
-struct How {
-    flags: RenameFlags,
+#[derive(Clone, Copy, Default)]
+pub(crate) struct How {
+    pub flags: RenameFlags,
     /// The owner that a whiteout is to have.
-    owner: (u32, u32),
+    pub owner: (u32, u32),
+    /// The directory at the top of a snapshot may move.
+    pub moves_snapshots: bool,
 }
 
 impl Situation {
@@ -72,11 +74,11 @@ impl Pool {
         &self,
         (dir, name): (Ino, &[u8]),
         (new_dir, new_name): (Ino, &[u8]),
-        flags: RenameFlags,
-        owner: (u32, u32),
+        how: How,
         mut seen: Option<(Ino, Option<Ino>)>,
     ) -> Result<()> {
         self.writable()?;
+        let flags = how.flags;
         if flags.contains(RenameFlags::EXCHANGE) && flags != RenameFlags::EXCHANGE {
             return Err(Error::Invalid(&"EXCHANGE goes with no other flag"));
         }
@@ -114,7 +116,6 @@ impl Pool {
                 // The caller's knowledge may be out of date in any way: its own lookup says why.
                 _ => continue,
             };
-            let how = How { flags, owner };
             return self.rename_locked(&locks, situation, &name, &new_name, how);
         }
     }
@@ -153,6 +154,12 @@ impl Pool {
         how: How,
     ) -> Result<()> {
         let flags = how.flags;
+        if !how.moves_snapshots {
+            situation.source.changeable()?;
+            if let Some((target, _)) = &situation.target {
+                target.changeable()?;
+            }
+        }
         if flags.contains(RenameFlags::NOREPLACE) && situation.target.is_some() {
             return Err(Error::Exists);
         }

@@ -72,6 +72,13 @@ pub fn appends(flags: u64) -> bool {
     flags & O_APPEND != 0
 }
 
+/// Returns whether a file opened with these flags of open(2) is one to be written to.
+fn is_for_writing(flags: u64) -> bool {
+    const O_ACCMODE: u64 = 0o3;
+    const O_PATH: u64 = 0o10000000;
+    flags & O_ACCMODE != 0 && flags & O_PATH == 0
+}
+
 /// Returns whether reads with these flags of open(2) update the time of access: O_NOATIME is not
 /// set.
 pub fn wants_atime(flags: u64) -> bool {
@@ -98,8 +105,8 @@ impl Pool {
     /// # Errors
     /// [`Error::TooManyOpen`]; the inode is gone.
     pub(crate) fn open_file(&self, ino: Ino, flags: u64) -> Result<FileId> {
-        self.hold(ino)?;
-        self.open_held(ino, flags)
+        let now = self.hold(ino)?;
+        self.open_held(&now, flags)
     }
 
     /// Opens as [`Pool::open_file`] does, after a lookup: names and numbers may have changed since.
@@ -113,13 +120,16 @@ impl Pool {
             self.release(found.ino)?;
             return Err(Error::Stale);
         }
-        self.open_held(found.ino, flags)
+        self.open_held(&now, flags)
     }
 
-    fn open_held(&self, ino: Ino, flags: u64) -> Result<FileId> {
-        let made = self.new_file(ino, flags);
+    fn open_held(&self, now: &Attr, flags: u64) -> Result<FileId> {
+        let made = match is_for_writing(flags) && now.is_fixed() {
+            true => Err(Error::OfSnapshot),
+            false => self.new_file(now.ino, flags),
+        };
         if made.is_err() {
-            self.release(ino)?;
+            self.release(now.ino)?;
         }
         made
     }

@@ -95,7 +95,7 @@ const REASONS: &[Reason] = reasons! {
     "file/truncate.rs", "publish_size(size, durable)", &[Flush], LEAVES_PENDING, PENDING;
     "file/truncate.rs", "self.swing(Class::Privileged", &[Store], LEAVES_PENDING, CLOSED;
     "file/truncate.rs", "self.swing(Class::Privileged", &[Flush], LEAVES_PENDING, PENDING;
-    "namespace/create.rs", "LINKABLE", ANY, ALL, UNLINKED;
+    "namespace/create.rs", "FLAG_LINKABLE", ANY, ALL, UNLINKED;
     "namespace/create.rs", "let _ = fresh.barrier()", &[Fence], &[Rule::AtWrap],
         "another lane's link needs it; no workload has one where the lane wraps";
     "open/hold.rs", "let locks = LockSet::take(", &[Store], ALL, GOING;

@@ -87,6 +87,12 @@ pub enum Error {
     /// The file is of a snapshot.
     #[error("it is of a snapshot, which does not change; clone it to have a copy that does")]
     OfSnapshot,
+    /// A saved snapshot is the difference to one that the pool does not have.
+    #[error(
+        "it is the difference to a snapshot '{}', which this pool does not have; load that one first",
+        .0.name
+    )]
+    NoBase(Box<NoBase>),
     /// Programs have the file's blocks, or a mount's kernel has pages of it, mapped in a way that
     /// this can't stand beside.
     #[error("the file is mapped by others; it is free for this once they have unmapped it")]
@@ -210,6 +216,13 @@ pub struct Damage {
     pub offset: u64,
 }
 
+/// A snapshot that is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoBase {
+    /// Its name in the pool in which it was saved.
+    pub name: String,
+}
+
 /// A system call on a file, the pool's or another, that failed.
 #[derive(Debug)]
 pub struct FileError {
@@ -305,7 +318,7 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> Errno {
         match self {
-            Error::NotFound => Errno::NOENT,
+            Error::NotFound | Error::NoBase(_) => Errno::NOENT,
             Error::Stale => Errno::STALE,
             Error::Exists => Errno::EXIST,
             Error::NotDirectory => Errno::NOTDIR,

@@ -3,7 +3,9 @@
 //! The copy is made in a staging directory beside its name to be, under every lock of the pool, and
 //! then renamed. The files' blocks are shared; names and inodes are new.
 
-use crate::staging::{INSIDE, ORIGIN, Staging, inside, is, is_home, is_staging, left_over, remove};
+use crate::staging::{
+    INSIDE, Staging, fix, inside, is, is_home, is_of_snapshots, is_staging, left_over, remove,
+};
 use pm_journal::locks::AllLocks;
 use pmfs::types::{SetAttr, SetTime, XattrFlags, mode};
 use pmfs::{Attr, Error, Fs, Ino, NewNode, RenameFlags, Result};
@@ -120,15 +122,7 @@ fn staged(
     let began = pool.clock.now_ns();
     let staging = Staging::make(fs, dir)?;
     let left = left_over(fs, dir);
-    let mut copy = Copy {
-        fs,
-        staging: &staging,
-        becomes,
-        linked: HashMap::new(),
-        directories: Vec::new(),
-        made: Vec::new(),
-        report: CloneReport::default(),
-    };
+    let mut copy = Copy::new(fs, &staging, becomes);
     let copied = copy.tree(source, was_snapshot);
     drop(locks);
     copy.report.frozen_ns = pool.clock.now_ns().abs_diff(began);
@@ -159,7 +153,32 @@ struct Copy<'a> {
     report: CloneReport,
 }
 
-impl Copy<'_> {
+/// Copies a name of a snapshot, with all below it, to a place in a staging directory; answers all
+/// inodes, each before the directory that has it.
+pub(crate) fn clone_below(
+    fs: &Fs,
+    staging: &Staging,
+    from: &Attr,
+    (dir, name): (Ino, &[u8]),
+) -> Result<Vec<Ino>> {
+    let mut copy = Copy::new(fs, staging, Becomes::Tree);
+    copy.below(from, dir, name)?;
+    Ok(copy.made)
+}
+
+impl<'a> Copy<'a> {
+    fn new(fs: &'a Fs, staging: &'a Staging, becomes: Becomes<'a>) -> Copy<'a> {
+        Copy {
+            fs,
+            staging,
+            becomes,
+            linked: HashMap::new(),
+            directories: Vec::new(),
+            made: Vec::new(),
+            report: CloneReport::default(),
+        }
+    }
+
     fn tree(&mut self, source: Ino, was_snapshot: bool) -> Result<()> {
         self.staging.mark(self.fs)?;
         let attr = self.fs.getattr(source)?;
@@ -167,7 +186,16 @@ impl Copy<'_> {
             // It is being deleted, and may lack some of its names.
             return Err(Error::Stale);
         }
-        self.node(&attr, self.staging.ino, INSIDE)?;
+        self.below(&attr, self.staging.ino, INSIDE)?;
+        match self.becomes {
+            Becomes::Snapshot(path) => fix(self.fs, &self.made, path, crate::mkfs::random()),
+            Becomes::Tree | Becomes::Successor => Ok(()),
+        }
+    }
+
+    /// Copies what a name leads to, with all below it.
+    fn below(&mut self, from: &Attr, dir: Ino, name: &[u8]) -> Result<()> {
+        self.node(from, dir, name)?;
         let mut filled = 0;
         while filled < self.directories.len() {
             let Directory { from, to } = self.directories[filled];
@@ -178,21 +206,7 @@ impl Copy<'_> {
             self.attributes(&directory.from, directory.to)?;
             self.made.push(directory.to);
         }
-        match self.becomes {
-            Becomes::Snapshot(path) => self.fix(path),
-            Becomes::Tree | Becomes::Successor => Ok(()),
-        }
-    }
-
-    /// Has no inode change any more: from the leaves up, and the top last.
-    fn fix(&self, path: &[u8]) -> Result<()> {
-        let Some(&top) = self.made.last() else {
-            return Ok(());
-        };
-        let flags = XattrFlags::empty();
-        self.fs.setxattr(top, ORIGIN, path, flags)?;
-        let mut made = self.made.iter();
-        made.try_for_each(|&ino| self.fs.change(|pool| pool.set_of_snapshot(ino, true)))
+        Ok(())
     }
 
     fn fill(&mut self, from: Ino, to: Ino) -> Result<()> {
@@ -288,7 +302,7 @@ impl Copy<'_> {
     /// Extended attributes first: an ACL changes the mode, and the times come last.
     fn attributes(&self, from: &Attr, to: Ino) -> Result<()> {
         for name in self.fs.listxattr(from.ino)? {
-            if name == ORIGIN {
+            if is_of_snapshots(&name) {
                 continue;
             }
             let value = self.fs.getxattr(from.ino, &name)?;

@@ -11,6 +11,7 @@ extern crate self as pmfs_admin;
 pub mod check;
 mod clone_tree;
 mod defrag;
+mod difference;
 pub mod dump;
 mod dump_stream;
 mod grow;
@@ -30,11 +31,12 @@ mod staging;
 use clone_tree::Becomes;
 use pmfs::types::Ino;
 use pmfs::{Fs, Result};
-use std::io::Write;
+use std::io::{Read, Write};
 
 pub use check::{CheckReport, Finding};
 pub use clone_tree::CloneReport;
 pub use defrag::{DefragReport, Merged};
+pub use difference::{ReceiveReport, SendReport};
 pub use dump_stream::new_file::NewFile;
 pub use dump_stream::save::Progress;
 pub use dump_stream::{LoadOptions, LoadReport, SaveReport, load};
@@ -196,6 +198,37 @@ pub trait Admin {
         replaces: bool,
     ) -> Result<CloneReport> {
         snapshot::restore(self.fs(), snapshot, to, replaces)
+    }
+
+    /// Writes a snapshot; with a `base`, another snapshot, what differs from that one. Neither may be
+    /// deleted meanwhile. All else of the pool may be in use.
+    ///
+    /// # Errors
+    /// [`File`](pmfs::Error::File) of `out`; [`Stale`](pmfs::Error::Stale),
+    /// [`NotFound`](pmfs::Error::NotFound): one of the two is being deleted.
+    fn send_snapshot(
+        &self,
+        snapshot: &Snapshot,
+        base: Option<&Snapshot>,
+        out: &mut dyn Write,
+        progress: Progress<'_>,
+    ) -> Result<SendReport> {
+        difference::send(self.fs(), snapshot, base, out, progress)
+    }
+
+    /// Makes the snapshot of a stream of [`Admin::send_snapshot`], from its base, which this pool
+    /// has, too. It is there whole, or not at all.
+    ///
+    /// # Errors
+    /// [`BadImage`](pmfs::Error::BadImage): the stream is damaged;
+    /// [`NoBase`](pmfs::Error::NoBase), [`Exists`](pmfs::Error::Exists),
+    /// [`NoSpace`](pmfs::Error::NoSpace), [`NoInodes`](pmfs::Error::NoInodes).
+    fn receive_snapshot(
+        &self,
+        input: &mut dyn Read,
+        progress: Progress<'_>,
+    ) -> Result<ReceiveReport> {
+        difference::receive(self.fs(), input, progress)
     }
 
     /// Makes one large leaf of the small ones that hold the 2 MiB around a byte of a file, if all

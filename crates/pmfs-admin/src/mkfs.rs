@@ -212,7 +212,7 @@ fn first_run() -> RunRecordRaw {
     raw
 }
 
-fn random() -> [u8; 16] {
+pub(crate) fn random() -> [u8; 16] {
     let mut bytes = [0; 16];
     let flags = rustix::rand::GetRandomFlags::empty();
     let got = rustix::rand::getrandom(&mut bytes, flags);

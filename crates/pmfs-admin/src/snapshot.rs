@@ -6,7 +6,7 @@
 
 use crate::clone_tree::{Becomes, CloneReport, clone_tree};
 use crate::staging::{
-    HOME, INSIDE, ORIGIN, SNAPSHOTS, Staging, inside, is, is_home, is_name, left_over, remove,
+    HOME, INSIDE, SNAPSHOTS, Staging, inside, is, is_home, is_name, left_over, origin, remove,
 };
 use pm_journal::locks::AllLocks;
 use pmfs::types::{XattrFlags, mode};
@@ -21,6 +21,8 @@ pub struct Snapshot {
     pub ino: Ino,
     /// The path that its source had.
     pub origin: Vec<u8>,
+    /// Tells it from all other snapshots. One that was saved and loaded has the same.
+    pub id: [u8; 16],
     /// When it was made, in nanoseconds since the epoch.
     pub made_ns: i64,
 }
@@ -60,16 +62,26 @@ fn made_home(fs: &Fs) -> Result<Ino> {
     Ok(home)
 }
 
+/// The directory of all snapshots, in which a new one gets a name that is free.
+pub(crate) fn place_for(fs: &Fs, name: &[u8]) -> Result<Ino> {
+    if is_name(name) {
+        return Err(Error::Invalid(&"such names are for what is not finished"));
+    }
+    let home = made_home(fs)?;
+    match fs.lookup(home, name) {
+        Err(Error::NotFound) if !name.is_empty() => Ok(home),
+        Ok(_) => Err(Error::Exists),
+        Err(error) => Err(error),
+    }
+}
+
 /// See [`crate::Admin::create_snapshot`].
 pub(crate) fn create(fs: &Fs, source: Ino, path: &[u8], name: &[u8]) -> Result<CloneReport> {
     fs.pool().writable()?;
     if !is(&fs.getattr(source)?, mode::S_IFDIR) {
         return Err(Error::NotDirectory);
     }
-    if is_name(name) {
-        return Err(Error::Invalid(&"such names are for what is not finished"));
-    }
-    let home = made_home(fs)?;
+    let home = place_for(fs, name)?;
     clone_tree(fs, source, (home, name), Becomes::Snapshot(path))
 }
 
@@ -96,13 +108,12 @@ fn find(fs: &Fs, home: Ino, name: &[u8]) -> Result<Snapshot> {
     if !attr.is_of_snapshot || !is(&attr, mode::S_IFDIR) {
         return Err(Error::NotFound);
     }
+    let (origin, id) = origin(fs, attr.ino)?;
     Ok(Snapshot {
         name: name.to_vec(),
         ino: attr.ino,
-        origin: match fs.getxattr(attr.ino, ORIGIN) {
-            Err(Error::NoAttribute) => Vec::new(),
-            origin => origin?,
-        },
+        origin,
+        id,
         made_ns: attr.crtime_ns,
     })
 }
@@ -115,16 +126,25 @@ pub(crate) fn named(fs: &Fs, name: &[u8]) -> Result<Snapshot> {
     }
 }
 
-/// Makes a staging directory; answers it, whether it is marked, and what others have left over.
-#[allow(clippy::type_complexity, reason = "it is taken apart at once")]
-fn begin_staging(fs: &Fs, home: Ino) -> Result<(Staging, Result<()>, Result<Vec<Vec<u8>>>)> {
-    let pool = fs.pool();
-    let _writable = pool.pm.mapping().writable();
-    // One who looks for what is left over must not find it before it is held.
-    let _locks = AllLocks::take(pool);
-    let staging = Staging::make(fs, home)?;
-    let marked = staging.mark(fs);
-    Ok((staging, marked, left_over(fs, home)))
+/// Makes a staging directory among the snapshots, and removes what others have left over.
+pub(crate) fn begin_staging(fs: &Fs, home: Ino) -> Result<Staging> {
+    let (staging, marked, left) = {
+        let pool = fs.pool();
+        let _writable = pool.pm.mapping().writable();
+        // One who looks for what is left over must not find it before it is held.
+        let _locks = AllLocks::take(pool);
+        let staging = Staging::make(fs, home)?;
+        let marked = staging.mark(fs);
+        (staging, marked, left_over(fs, home))
+    };
+    for left in left.unwrap_or_default() {
+        // A failure leaves it to the next one, as one of this one's own would.
+        let _ = remove(fs, home, &left);
+    }
+    match marked {
+        Ok(()) => Ok(staging),
+        Err(error) => staging.end(fs).and(Err(error)),
+    }
 }
 
 /// See [`crate::Admin::delete_snapshot`].
@@ -132,13 +152,9 @@ pub(crate) fn delete(fs: &Fs, name: &[u8]) -> Result<()> {
     fs.pool().writable()?;
     let home = home(fs)?.ok_or(Error::NotFound)?;
     find(fs, home, name)?;
-    let (staging, marked, left) = begin_staging(fs, home)?;
+    let staging = begin_staging(fs, home)?;
     let (from, to) = ((home, name), (staging.ino, INSIDE));
-    let moved = marked.and_then(|()| fs.change(|pool| pool.move_snapshot(from, to)));
-    for left in left.unwrap_or_default() {
-        // A failure leaves it to the next one, as one of this one's own would.
-        let _ = remove(fs, home, &left);
-    }
+    let moved = fs.change(|pool| pool.move_snapshot(from, to));
     staging.end(fs)?;
     moved
 }

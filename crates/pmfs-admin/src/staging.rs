@@ -20,11 +20,38 @@ pub const SNAPSHOTS: &str = ".snapshots";
 /// The extended attribute by which that is known from a user's directory of such a name.
 pub(crate) const HOME: &[u8] = b"user.pmfs.snapshots";
 /// The extended attribute of a snapshot's top that has the path of its source.
-pub(crate) const ORIGIN: &[u8] = b"user.pmfs.snapshot";
+const ORIGIN: &[u8] = b"user.pmfs.snapshot";
+/// The extended attribute of a snapshot's top that tells it from all others, 16 bytes.
+const ID: &[u8] = b"user.pmfs.snapshot.id";
 
 /// Returns whether a name of `dir` is the directory of all snapshots.
 pub(crate) fn is_home(fs: &Fs, dir: Ino, ino: Ino, name: &[u8]) -> bool {
     dir == ROOT_INO && name == SNAPSHOTS.as_bytes() && fs.getxattr(ino, HOME).is_ok()
+}
+
+/// Returns whether an extended attribute is one of snapshots, which no copy has.
+pub(crate) fn is_of_snapshots(name: &[u8]) -> bool {
+    name == ORIGIN || name == ID
+}
+
+/// Has inodes not change any more, which are a tree, each before the directory that has it.
+pub(crate) fn fix(fs: &Fs, made: &[Ino], origin: &[u8], id: [u8; 16]) -> Result<()> {
+    if let Some(&top) = made.last() {
+        fs.setxattr(top, ORIGIN, origin, XattrFlags::empty())?;
+        fs.setxattr(top, ID, &id, XattrFlags::empty())?;
+    }
+    let mut made = made.iter();
+    made.try_for_each(|&ino| fs.change(|pool| pool.set_of_snapshot(ino, true)))
+}
+
+/// The path that a snapshot's source had, and the identity of the snapshot, by its top.
+pub(crate) fn origin(fs: &Fs, top: Ino) -> Result<(Vec<u8>, [u8; 16])> {
+    let or_none = |name| match fs.getxattr(top, name) {
+        Err(Error::NoAttribute) => Ok(Vec::new()),
+        value => value,
+    };
+    let id = or_none(ID)?.try_into();
+    Ok((or_none(ORIGIN)?, id.unwrap_or_default()))
 }
 
 /// A staging directory, held by this process.

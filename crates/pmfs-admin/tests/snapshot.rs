@@ -216,7 +216,9 @@ fn it_stays_what_the_source_was() {
     assert_eq!(snapshot.origin, b"/src");
     let mut seen = tree(&fs, snapshot.ino);
     let top = seen.get_mut("").unwrap();
-    assert!(top.attributes.remove("user.pmfs.snapshot").is_some());
+    for name in ["user.pmfs.snapshot", "user.pmfs.snapshot.id"] {
+        assert!(top.attributes.remove(name).is_some());
+    }
     assert_eq!(seen, before);
     drop(fs);
 

@@ -562,7 +562,13 @@ Examples: a backup of a pool in use, and a compressed one:
 
 The file holds the whole pool at one instant. While it is copied, calls on the mount that make a change
 wait, and reads continue. If this command dies, the calls continue at once. So FILE must not be on that
-mount, nor may the reader of the output write to it. `pmfs load` makes a pool of it again.")]
+mount, nor may the reader of the output write to it. `pmfs load` makes a pool of it again.
+
+With --snapshot the file holds one snapshot, and with --base only what is not in the other one, which
+`pmfs load --onto` needs: a backup each day costs what has changed.
+
+  pmfs save --snapshot monday /dev/shm/pool /backup/monday
+  pmfs save --snapshot tuesday --base monday /dev/shm/pool /backup/tuesday")]
 pub struct Save {
     /// The pool file
     pub pool: PathBuf,
@@ -571,6 +577,12 @@ pub struct Save {
     /// Replace FILE if it exists
     #[arg(long, short)]
     pub force: bool,
+    /// Write this snapshot alone (`pmfs snapshot`); the pool stays in use
+    #[arg(long, value_name = "NAME")]
+    pub snapshot: Option<String>,
+    /// Of the snapshot, write only what differs from this one, which the reader has
+    #[arg(long, value_name = "NAME", requires = "snapshot")]
+    pub base: Option<String>,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
@@ -584,12 +596,20 @@ Examples: restore a backup, and copy a pool from another machine:
   pmfs load /backup/monday.pmfs /dev/shm/pool
   ssh host pmfs save /dev/shm/pool - | pmfs load - /dev/shm/copy
 
-FILE is checked while it is read: if a bit has flipped or its end is missing, no pool is made.")]
+FILE is checked while it is read: if a bit has flipped or its end is missing, no pool is made.
+
+With --onto, FILE is one of `pmfs save --snapshot`, and the snapshot comes into a pool that is there and may be in
+use. It is there whole, or not at all. Owners, modes and devices are as in FILE: load only what you trust.
+
+  pmfs load --onto /backup/tuesday /dev/shm/copy")]
 pub struct Load {
     /// A file of `pmfs save`, or - for stdin
     pub file: PathBuf,
-    /// The pool to make
+    /// The pool to make; with --onto, one that is there
     pub pool: PathBuf,
+    /// Add the snapshot in FILE to the pool
+    #[arg(long, conflicts_with_all = ["force", "sparse"])]
+    pub onto: bool,
     /// Replace a pool, or any other file that is not empty
     #[arg(long, short)]
     pub force: bool,

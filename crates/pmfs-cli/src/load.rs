@@ -14,7 +14,7 @@ use crate::cli::Load;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::time::utc;
-use crate::{pool, report};
+use crate::{difference, pool, report};
 use pm_cli::Size;
 
 /// Bytes that are read at a time.
@@ -46,6 +46,9 @@ pub fn run(arguments: &Load) -> Outcome {
         })?;
         Box::new(BufReader::with_capacity(BUFFER, file))
     };
+    if arguments.onto {
+        return difference::load(&mut input, arguments);
+    }
     let mut progress = Progress::new(arguments.json, "loading", 0);
     let options = LoadOptions {
         force: arguments.force,

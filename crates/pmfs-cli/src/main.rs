@@ -12,6 +12,7 @@ mod copied;
 mod crash;
 mod daemon;
 mod defrag;
+mod difference;
 mod doctor;
 mod dump;
 mod failure;

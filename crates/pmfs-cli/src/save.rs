@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{self, ExitCode};
@@ -24,7 +24,7 @@ use crate::Outcome;
 use crate::cli::Save;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use crate::{pool, report};
+use crate::{difference, pool, report};
 use pm_cli::Size;
 
 /// A mount doesn't stand still for an output that takes nothing for so long: its reader
@@ -57,6 +57,9 @@ pub fn run(arguments: &Save) -> Outcome {
             Failure::new("stdout takes the pool", "leave out --json, or name a file").with_code(2),
         );
     }
+    if let Some(name) = &arguments.snapshot {
+        return difference::save(&path, name, arguments, to_stdout);
+    }
     let mounts = mounts_of(&path)?;
     let mut saver = Saver {
         path: &path,
@@ -74,7 +77,7 @@ pub fn run(arguments: &Save) -> Outcome {
     if to_stdout {
         saver.save(&mounts, io::stdout().as_fd())?;
     } else {
-        to_file(arguments, &mut saver, &mounts)?;
+        to_file(arguments, &mut |out| saver.save(&mounts, out))?;
     }
     let Saver {
         progress, report, ..
@@ -94,7 +97,11 @@ fn mounts_of(path: &Path) -> Result<Vec<PoolMount>, Failure> {
     Ok(all)
 }
 
-fn to_file(arguments: &Save, saver: &mut Saver<'_>, mounts: &[PoolMount]) -> Result<(), Failure> {
+/// Has what is saved be the content of a file, which gets its name when it is whole.
+pub(crate) fn to_file(
+    arguments: &Save,
+    save: &mut dyn FnMut(BorrowedFd<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let dest = &arguments.file;
     let failed = |error: &io::Error| {
         Failure::new(
@@ -105,7 +112,7 @@ fn to_file(arguments: &Save, saver: &mut Saver<'_>, mounts: &[PoolMount]) -> Res
     let there = fs::metadata(dest).ok();
     if there.as_ref().is_some_and(|file| !file.is_file()) {
         let special = File::options().write(true).open(dest);
-        return saver.save(mounts, special.map_err(|error| failed(&error))?.as_fd());
+        return save(special.map_err(|error| failed(&error))?.as_fd());
     }
     let taken = || {
         Failure::new(
@@ -117,7 +124,7 @@ fn to_file(arguments: &Save, saver: &mut Saver<'_>, mounts: &[PoolMount]) -> Res
         return Err(taken());
     }
     let new = NewFile::create(dest).map_err(|error| failed(&error))?;
-    saver.save(mounts, new.file().as_fd())?;
+    save(new.file().as_fd())?;
     new.file().sync_all().map_err(|error| failed(&error))?;
     match new.publish(arguments.force) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken()),
@@ -132,11 +139,7 @@ struct Saver<'a> {
 }
 
 impl Saver<'_> {
-    fn save(
-        &mut self,
-        mounts: &[PoolMount],
-        out: std::os::fd::BorrowedFd<'_>,
-    ) -> Result<(), Failure> {
+    fn save(&mut self, mounts: &[PoolMount], out: BorrowedFd<'_>) -> Result<(), Failure> {
         let mut out = File::from(out.try_clone_to_owned()?);
         let saved = match mounts {
             [] => self.unmounted(&mut out)?,
@@ -274,7 +277,7 @@ fn watch_output(taken: &Arc<AtomicU64>) {
     });
 }
 
-fn failed(path: &Path, error: &Error) -> Failure {
+pub(crate) fn failed(path: &Path, error: &Error) -> Failure {
     match error {
         Error::File(failed) => Failure::new(
             format!("writing the saved pool: {}", failed.source),

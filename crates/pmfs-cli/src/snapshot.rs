@@ -155,7 +155,7 @@ fn check_name(name: &str) -> Result<(), Failure> {
     }
 }
 
-fn named(fs: &Fs, pool: &Path, name: &str) -> Result<Snapshot, Failure> {
+pub(crate) fn named(fs: &Fs, pool: &Path, name: &str) -> Result<Snapshot, Failure> {
     check_name(name)?;
     let found = fs.snapshot(name.as_bytes());
     found.map_err(|error| missing(pool, name, &error))

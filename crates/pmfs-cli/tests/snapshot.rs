@@ -162,3 +162,87 @@ fn programs_can_only_read() {
     bench.umount();
     bench.ok(&["fsck", "pool"]);
 }
+
+/// Goal: a backup of each day costs what has changed, while the pool is in use. Method: two
+/// snapshots of a mounted pool, by files and by a pipe, into another mounted pool.
+#[test]
+fn saved_by_what_differs() {
+    let Some(bench) = Bench::mounted(&[]) else {
+        return;
+    };
+    fs::create_dir(bench.file("tree")).unwrap();
+    for number in 0..50u8 {
+        fs::write(bench.file(&format!("tree/{number}")), vec![number; 20_000]).unwrap();
+    }
+    bench.ok(&["snapshot", "create", "pool", "one"]);
+    fs::write(bench.file("tree/7"), "changed").unwrap();
+    fs::rename(bench.file("tree/8"), bench.file("moved")).unwrap();
+    bench.ok(&["snapshot", "create", "pool", "two"]);
+    bench.ok(&["save", "--snapshot", "one", "pool", "one.saved"]);
+    let words = [
+        "save",
+        "--json",
+        "--snapshot",
+        "two",
+        "--base",
+        "one",
+        "pool",
+        "two.saved",
+    ];
+    let saved = bench.json(&words);
+    assert_eq!(saved["content_bytes"], 7, "{saved}");
+    assert_eq!(saved["same_bytes"], 20_000, "{saved}");
+    assert!(
+        fs::metadata(bench.path("two.saved")).unwrap().len() < 3000,
+        "{saved}"
+    );
+
+    bench.ok(&["mkfs", "--size", "32M", "copy"]);
+    let error = bench.fails(1, &["load", "--onto", "two.saved", "copy"]);
+    assert!(
+        error.contains("'one'") && error.contains("load that one first"),
+        "{error}"
+    );
+    let text = bench.ok(&["load", "--onto", "one.saved", "copy"]);
+    assert!(text.starts_with("loaded snapshot one into"), "{text}");
+    let error = bench.fails(1, &["load", "--onto", "one.saved", "copy"]);
+    assert!(error.contains("pmfs snapshot delete"), "{error}");
+    let pmfs = env!("CARGO_BIN_EXE_pmfs");
+    let pipe = format!("{pmfs} save --snapshot two --base one pool - | {pmfs} load --onto - copy");
+    let by_pipe = Command::new("sh")
+        .args(["-c", &pipe])
+        .current_dir(bench.path("."))
+        .output();
+    let by_pipe = by_pipe.unwrap();
+    assert!(by_pipe.status.success(), "{by_pipe:?}");
+    bench.ok(&["get", "-r", "copy", ".snapshots/two", "out"]);
+    assert_eq!(fs::read(bench.path("out/tree/7")).unwrap(), b"changed");
+    assert_eq!(fs::read(bench.path("out/moved")).unwrap(), [8; 20_000]);
+    assert_eq!(fs::read(bench.path("out/tree/49")).unwrap(), [49; 20_000]);
+    bench.ok(&["fsck", "copy"]);
+
+    for (words, way_out) in [
+        (
+            vec!["save", "--snapshot", "none", "pool", "x"],
+            "pmfs snapshot list",
+        ),
+        (
+            vec!["save", "--snapshot", "one", "pool", "one.saved"],
+            "--force",
+        ),
+        (vec!["load", "one.saved", "new"], "no pool was made"),
+    ] {
+        let error = bench.fails(1, &words);
+        assert!(error.contains(way_out), "{words:?}: {error}");
+    }
+    for words in [
+        &["save", "--base", "one", "pool", "x"][..],
+        &["load", "--onto", "--force", "one.saved", "copy"],
+    ] {
+        assert_eq!(bench.run(words).status.code(), Some(2), "{words:?}");
+    }
+    bench.ok(&["save", "copy", "whole.saved"]);
+    let error = bench.fails(1, &["load", "--onto", "whole.saved", "copy"]);
+    assert!(error.contains("leave out --onto"), "{error}");
+    bench.umount();
+}

@@ -86,7 +86,7 @@ pub use mapping::stored::Shown;
 pub use open::open_file::{OpenFile, appends, wants_atime};
 pub use options::{OpenOptions, Stalled};
 pub use pages::records::KernelCopy;
-pub use pm_journal::error::{Damage, Error, FileError, Reason, Result};
+pub use pm_journal::error::{Damage, Error, FileError, NoBase, Reason, Result};
 #[cfg(feature = "record")]
 pub use pm_journal::lane::prefer_lane;
 pub use pm_journal::medium::freeze::{Freeze, FreezeProbe};

@@ -212,18 +212,10 @@ mod tests {
     fn device_numbers_come_apart() {
         let attr = Attr {
             ino: 5,
-            generation: 1,
             mode: 0o20600,
-            links: 1,
-            uid: 0,
-            gid: 0,
             rdev: 0xabc1_23de,
-            size: 0,
-            sectors: 0,
-            atime_ns: 0,
-            mtime_ns: 0,
-            ctime_ns: 0,
             crtime_ns: -1,
+            ..Attr::default()
         };
         let stat = statx_out(&attr, Duration::ZERO).stat;
         assert_eq!((stat.rdev_major, stat.rdev_minor), (0x123, 0xabcde));

@@ -76,6 +76,7 @@ rocksdb-tools db_bench
 fio fio
 curl curl
 lmdb-utils mdb_dump
+postgresql-15 /usr/lib/postgresql/15/bin/pg_amcheck
 liblmdb-dev /usr/include/lmdb.h
 "
 fi

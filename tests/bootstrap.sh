@@ -30,6 +30,7 @@ man-db man
 groff groff
 binutils strip
 strace strace
+tmux tmux
 liburing-dev /usr/include/liburing.h
 libpmem-dev /usr/include/libpmem.h
 libpmemobj-dev /usr/include/libpmemobj.h

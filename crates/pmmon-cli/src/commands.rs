@@ -36,6 +36,9 @@ pub fn command() -> clap::Command {
 pub enum Command {
     /// Show what processes read and write, in rounds. Figures are totals since it began
     #[command(after_help = "\
+On a terminal it is a screen with a row for each process: Enter shows the threads of one, s sorts, q quits,
+and ? tells all keys. --plain, --json, --count and a pipe give lines instead.
+
 Examples:
 
   pmmon top
@@ -136,9 +139,12 @@ pub struct Top {
     /// Seconds of a round
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub interval: f64,
-    /// Rounds; without it, until the end of the processes or a signal, and one into a pipe
+    /// Rounds of lines; without it, until the end of the processes or a signal, and one into a pipe
     #[arg(long)]
     pub count: Option<u64>,
+    /// Print lines on a terminal too
+    #[arg(long)]
+    pub plain: bool,
     /// Print JSON, a line a round
     #[arg(long)]
     pub json: bool,

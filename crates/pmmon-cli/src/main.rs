@@ -10,6 +10,7 @@ mod pin;
 mod record;
 mod report;
 mod rows;
+mod screen;
 mod session;
 mod top;
 

@@ -12,9 +12,9 @@ use serde::Serialize;
 pub(crate) struct Round {
     schema: u32,
     time_ns: u64,
-    seconds: f64,
-    backend: Vec<String>,
-    processes: Vec<ProcessRow>,
+    pub seconds: f64,
+    pub backend: Vec<String>,
+    pub processes: Vec<ProcessRow>,
     not_seen: Vec<NotSeen>,
     lost_samples: u64,
     throttled: u64,
@@ -22,21 +22,21 @@ pub(crate) struct Round {
 }
 
 #[derive(Debug, Serialize)]
-struct ProcessRow {
-    pid: u32,
-    start_ns: u64,
-    command: String,
+pub(crate) struct ProcessRow {
+    pub pid: u32,
+    pub start_ns: u64,
+    pub command: String,
     inner_pid: Option<u32>,
     ended: bool,
     written: Option<Way>,
     read: Option<Way>,
     time: Option<Times>,
-    threads: Vec<ThreadRow>,
+    pub threads: Vec<ThreadRow>,
 }
 
 #[derive(Debug, Serialize)]
-struct ThreadRow {
-    tid: u32,
+pub(crate) struct ThreadRow {
+    pub tid: u32,
     written: Option<Way>,
     read: Option<Way>,
     /// Calls and media are not measured.
@@ -194,61 +194,110 @@ fn bytes(value: f64) -> String {
     format!("{value:.2} {unit}")
 }
 
+/// The cells of both directions, in bytes, or in seconds where accesses were not counted.
 fn cells(written: Option<&Way>, read: Option<&Way>, time: Option<&Times>) -> String {
-    let cell = |way: Option<&Way>| match way {
-        Some(way) => shown(way.low, way.bytes, way.high),
-        None => "not measured".to_owned(),
+    let seconds = |ends: Ends| format!("{:.3} s ({:.3} to {:.3})", ends.value, ends.low, ends.high);
+    let bytes = |way: &Way| shown(way.low, way.bytes, way.high);
+    let cell = |way: Option<&Way>, time: Option<Ends>| match (way, time) {
+        (Some(way), _) => bytes(way),
+        (None, Some(time)) => seconds(time),
+        (None, None) => "not measured".to_owned(),
     };
-    let mut line = format!("{:>26}  {:>26}", cell(written), cell(read));
-    if let Some(time) = time {
-        let seconds =
-            |ends: Ends| format!("{:.3} s ({:.3} to {:.3})", ends.value, ends.low, ends.high);
-        line.push_str(&format!(
-            "  storing {}, loading {}",
-            seconds(time.writing),
-            seconds(time.reading)
-        ));
+    format!(
+        "{:>26}  {:>26}",
+        cell(written, time.map(|time| time.writing)),
+        cell(read, time.map(|time| time.reading))
+    )
+}
+
+/// A name of a foreign program, which may have characters that are orders to a terminal.
+fn printable(name: &str) -> String {
+    name.replace(char::is_control, "?")
+}
+
+/// The bytes or else the seconds of one direction.
+fn size(way: Option<&Way>, time: Option<Ends>) -> Option<f64> {
+    way.map(|way| way.bytes)
+        .or_else(|| time.map(|time| time.value))
+}
+
+impl ProcessRow {
+    /// The line of a table.
+    pub fn text(&self) -> String {
+        let cells = cells(
+            self.written.as_ref(),
+            self.read.as_ref(),
+            self.time.as_ref(),
+        );
+        let ended = if self.ended { "  ended" } else { "" };
+        let command = printable(&self.command);
+        format!("{:>8}  {command:<16} {cells}{ended}", self.pid)
     }
-    line
+
+    /// The extent in one direction, in one unit for all rows of a round. `None` is not measured.
+    pub fn size(&self, access: Access) -> Option<f64> {
+        let time = self.time.as_ref();
+        match access {
+            Access::Write => size(self.written.as_ref(), time.map(|time| time.writing)),
+            Access::Read => size(self.read.as_ref(), time.map(|time| time.reading)),
+        }
+    }
+}
+
+impl ThreadRow {
+    /// The line of a table.
+    pub fn text(&self) -> String {
+        let cells = cells(
+            self.written.as_ref(),
+            self.read.as_ref(),
+            self.time.as_ref(),
+        );
+        let name = format!("  thread {}", self.tid);
+        format!("{:>8}  {name:<16} {cells}", "")
+    }
 }
 
 impl Round {
+    /// The time and the backend.
+    pub fn title(&self) -> String {
+        format!("{:.1} s by {}", self.seconds, self.backend.join(", "))
+    }
+
+    /// Accesses have times and no bytes.
+    fn has_times(&self) -> bool {
+        self.processes.iter().any(|process| process.time.is_some())
+    }
+
+    /// The names of the columns.
+    pub fn header(&self) -> String {
+        let (written, read) = match self.has_times() {
+            true => ("TIME IN STORES", "TIME IN LOADS"),
+            false => ("WRITTEN", "READ"),
+        };
+        format!("{:>8}  {:<16} {written:>26}  {read:>26}", "PID", "COMMAND")
+    }
+
     /// The table.
     pub fn text(&self, threads: bool) -> String {
-        let mut lines = vec![
-            format!("{:.1} s by {}", self.seconds, self.backend.join(", ")),
-            format!(
-                "{:>8}  {:<16} {:>26}  {:>26}",
-                "PID", "COMMAND", "WRITTEN", "READ"
-            ),
-        ];
+        let mut lines = vec![self.title(), self.header()];
         for row in &self.processes {
-            let cells = cells(row.written.as_ref(), row.read.as_ref(), row.time.as_ref());
-            let ended = if row.ended { "  ended" } else { "" };
-            lines.push(format!(
-                "{:>8}  {:<16} {cells}{ended}",
-                row.pid, row.command
-            ));
+            lines.push(row.text());
             let each = row.threads.iter().filter(|_| threads);
-            for row in each {
-                let cells = self::cells(row.written.as_ref(), row.read.as_ref(), row.time.as_ref());
-                lines.push(format!(
-                    "{:>8}  {:<16} {cells}",
-                    "",
-                    format!("  thread {}", row.tid)
-                ));
-            }
-        }
-        if self.processes.is_empty() {
-            lines.push("no process has persistent memory mapped; see --as-pm".to_owned());
+            lines.extend(each.map(ThreadRow::text));
         }
         lines.extend(self.notes());
         lines.join("\n")
     }
 
     /// Remarks on what the figures lack.
-    fn notes(&self) -> Vec<String> {
+    pub fn notes(&self) -> Vec<String> {
         let mut lines = Vec::new();
+        if self.processes.is_empty() {
+            lines.push("no process has persistent memory mapped; see --as-pm".to_owned());
+        }
+        if self.has_times() {
+            lines.push("note: a clock tells the time that accesses take, and no bytes".to_owned());
+        }
         for (count, what) in [
             (self.lost_samples, "samples were lost, and are made up for"),
             (self.throttled, "times the kernel held samples back"),

@@ -60,6 +60,11 @@ impl Session {
         })
     }
 
+    /// The word whose truth ends this session, as a signal does.
+    pub fn stop(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
     /// Looks until the time is over, `false` if there is nothing more to look at: the processes
     /// have ended, or a signal has come.
     pub fn run(

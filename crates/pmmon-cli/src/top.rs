@@ -10,12 +10,18 @@ use pmmon::ledger::By;
 use pmmon_cli::commands::Top;
 
 use crate::rows::round;
-use crate::session::Session;
+use crate::screen;
+use crate::session::{Session, now_ns};
 
 pub(crate) fn run(arguments: &Top) -> Result<ExitCode, Failure> {
     let mut session = Session::open(&arguments.look)?;
-    let mut ledger = Ledger::new(By::Thread);
     let is_watched = std::io::stdout().is_terminal();
+    let wants_lines = arguments.plain || arguments.json || arguments.count.is_some();
+    if is_watched && std::io::stdin().is_terminal() && !wants_lines {
+        screen::run(arguments, &mut session)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut ledger = Ledger::new(By::Thread);
     let rounds = arguments.count.unwrap_or(match is_watched {
         true => u64::MAX,
         false => 1,
@@ -29,6 +35,7 @@ pub(crate) fn run(arguments: &Top) -> Result<ExitCode, Failure> {
         if !goes_on {
             take(session.end())?;
         }
+        ledger.at(now_ns());
         pm_cli::print(arguments.json, &round(&ledger), |round| {
             round.text(arguments.threads)
         })?;

@@ -167,7 +167,8 @@ impl Ledger {
         }
     }
 
-    fn at(&mut self, time_ns: u64) {
+    /// Says how late it is, by `CLOCK_MONOTONIC`: events may be far between.
+    pub fn at(&mut self, time_ns: u64) {
         self.time_ns = time_ns.saturating_sub(self.begin_ns);
     }
 

@@ -6,6 +6,7 @@ mod export;
 mod matrix;
 mod perf;
 mod pin;
+mod screen;
 mod tutorial;
 
 use std::fs::{self, Permissions};

@@ -320,9 +320,37 @@ pub struct Top {
     /// End after N rounds
     #[arg(long, short = 'n', value_name = "N")]
     pub count: Option<u64>,
+    /// Show loads and stores on mappings beside calls, by the program pmmon; see pmmon(1) for the
+    /// ways to measure
+    #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "auto")]
+    pub mapped: Option<MappedBy>,
     /// Print each round as a line of JSON, with totals
     #[arg(long)]
     pub json: bool,
+}
+
+/// The way to measure use of mappings.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum MappedBy {
+    /// Bytes where that can harm no program, else the time that accesses take
+    Auto,
+    /// Bytes, by hardware breakpoints
+    Watch,
+    /// The time that accesses take
+    Clock,
+}
+
+impl MappedBy {
+    /// As pmmon takes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Watch => "watch",
+            Self::Clock => "clock",
+        }
+    }
 }
 
 /// `pmfs ls`

@@ -27,6 +27,7 @@ mod list;
 mod load;
 mod logger;
 mod ls;
+mod mapped;
 mod mkfs;
 mod mount;
 mod names;

@@ -1,5 +1,5 @@
 //! `pmfs top`: the work of each process on a pool, from the counters in its slot. No process is
-//! asked or slowed down.
+//! asked or slowed down. With `--mapped` the monitor looks at their loads and stores as well.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal};
@@ -16,6 +16,7 @@ use crate::Outcome;
 use crate::cli::Top;
 use crate::failure::Failure;
 use crate::holders::ProcessReport;
+use crate::mapped::{Mapped, Monitor, Told};
 use crate::{pool, report};
 use pm_cli::Size;
 
@@ -26,6 +27,17 @@ struct Round {
     pool: String,
     seconds: f64,
     processes: Vec<Row>,
+    #[serde(flatten)]
+    mapped: Option<MappedRound>,
+}
+
+/// The part of a round that the monitor tells. Figures are totals of its time.
+#[derive(Serialize)]
+struct MappedRound {
+    mapped_seconds: f64,
+    mapped_by: Vec<String>,
+    /// Processes that have the pool mapped and are not attached.
+    mapped_by_others: Vec<Mapped>,
 }
 
 #[derive(Serialize)]
@@ -34,6 +46,8 @@ struct Row {
     process: ProcessReport,
     rates: Rates,
     totals: TotalsReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mapped: Option<Mapped>,
 }
 
 #[derive(Serialize)]
@@ -107,14 +121,19 @@ pub fn run(arguments: &Top) -> Outcome {
     let rounds = arguments.count.or((!live && !arguments.json).then_some(1));
     let failed = |error| Failure::engine(&path, &error);
     let look = Inspector::open(&path).map_err(failed)?;
+    let monitor = arguments.mapped.as_ref();
+    let monitor = monitor.map(|backend| Monitor::start(&path, backend.name(), interval));
+    let mut monitor = monitor.transpose()?;
     let mut before: HashMap<(u64, i64), Totals> = HashMap::new();
     let mut since: Option<Instant> = None;
     let mut done = 0;
     loop {
+        // The monitor's rounds are as long as the interval.
+        let told = monitor.as_mut().map(Monitor::next).transpose()?;
         let elapsed = since.map(|since| since.elapsed().as_secs_f64());
         since = Some(Instant::now());
         let processes = look.processes();
-        let round = round(&path, &processes, &before, elapsed);
+        let round = round(&path, &processes, &before, elapsed, told.as_ref());
         if live {
             // Home, and what follows is cleared line by line and below.
             print!("\x1b[H\x1b[J");
@@ -128,7 +147,9 @@ pub fn run(arguments: &Top) -> Outcome {
         if rounds.is_some_and(|rounds| done >= rounds) {
             return Ok(ExitCode::SUCCESS);
         }
-        thread::sleep(interval);
+        if monitor.is_none() {
+            thread::sleep(interval);
+        }
     }
 }
 
@@ -137,6 +158,7 @@ fn round(
     processes: &[Process],
     before: &HashMap<(u64, i64), Totals>,
     elapsed: Option<f64>,
+    told: Option<&Told>,
 ) -> Round {
     let now_ns = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -152,15 +174,22 @@ fn round(
             process: process.into(),
             rates: Rates::new(&process.totals, &earlier, seconds),
             totals: (&process.totals).into(),
+            mapped: told.and_then(|told| told.of(process.pid)).cloned(),
         }
     };
     let mut rows: Vec<Row> = processes.iter().map(row).collect();
     let busy = |row: &Row| row.rates.reads + row.rates.changes;
     rows.sort_by(|one, other| busy(other).total_cmp(&busy(one)));
+    let is_attached = |pid| processes.iter().any(|process| process.pid == pid);
     Round {
         pool: path.display().to_string(),
         seconds: elapsed.unwrap_or(0.0),
         processes: rows,
+        mapped: told.map(|told| MappedRound {
+            mapped_seconds: told.seconds,
+            mapped_by: told.backend.clone(),
+            mapped_by_others: told.others(is_attached),
+        }),
     }
 }
 
@@ -171,8 +200,15 @@ fn text(round: &Round) -> String {
         round.pool,
         if count == 1 { "process" } else { "processes" }
     )];
+    let mapped = round.mapped.as_ref();
+    let names = mapped.map(|_| format!(" {:>21} {:>21}", "MAPPED WRITTEN", "MAPPED READ"));
+    let cells = |one: Option<&Mapped>| match (mapped, one) {
+        (Some(round), Some(one)) => format!(" {}", one.cells(round.mapped_seconds.max(1e-9))),
+        (Some(_), None) => format!(" {:>21} {:>21}", "-", "-"),
+        (None, _) => String::new(),
+    };
     lines.push(format!(
-        "{:>8} {:<15} {:>10} {:>10} {:>11} {:>11} {:>10} {:>11} {:>8} {:>6}",
+        "{:>8} {:<15} {:>10} {:>10} {:>11} {:>11} {:>10} {:>11} {:>8} {:>6}{}",
         "PID",
         "COMMAND",
         "READS",
@@ -182,12 +218,14 @@ fn text(round: &Round) -> String {
         "BARRIERS",
         "LOGGED",
         "WAITS",
-        "WAIT%"
+        "WAIT%",
+        names.unwrap_or_default()
     ));
     let bytes = |rate: f64| Size(rate.round() as u64).to_string();
-    for Row { process, rates, .. } in &round.processes {
+    for row in &round.processes {
+        let (process, rates) = (&row.process, &row.rates);
         lines.push(format!(
-            "{:>8} {:<15} {:>10.0} {:>10.0} {:>11} {:>11} {:>10.0} {:>11} {:>8.0} {:>6.1}{}",
+            "{:>8} {:<15} {:>10.0} {:>10.0} {:>11} {:>11} {:>10.0} {:>11} {:>8.0} {:>6.1}{}{}",
             process.pid,
             process.command,
             rates.reads,
@@ -198,7 +236,23 @@ fn text(round: &Round) -> String {
             bytes(rates.logged_bytes),
             rates.waits,
             rates.waiting * 100.0,
+            cells(row.mapped.as_ref()),
             if process.alive { "" } else { "  dead" },
+        ));
+    }
+    if let Some(round) = mapped {
+        for other in &round.mapped_by_others {
+            let (pid, command) = (other.pid, &other.command);
+            let cells = cells(Some(other));
+            lines.push(format!(
+                "{pid:>8} {command:<15} {:>84}{cells}",
+                "not attached"
+            ));
+        }
+        let (seconds, by) = (round.mapped_seconds, round.mapped_by.join(", "));
+        lines.push(format!(
+            "mapped: each second of {seconds:.1} s, by {by}; a process's own copies for its calls \
+             are among it"
         ));
     }
     lines.join("\n")

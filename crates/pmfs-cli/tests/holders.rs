@@ -3,6 +3,12 @@
 
 mod bench;
 
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
 use bench::Bench;
 use pmfs::{Fs, LockClass, LockKind, LockOwner, LockRange, NewNode, OpenOptions, ROOT_INO};
 use serde_json::Value;
@@ -124,4 +130,96 @@ fn what_they_do() {
     );
     fs.close().unwrap();
     assert!(bench.ok(&["top", "pool"]).contains("0 processes"));
+}
+
+/// Ends a thread, also where the test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Goal: with `--mapped` the stores of a process on the pool's mapping are beside its calls, in
+/// text and in JSON. Method: this process writes all the time, and the monitor's clock finds that.
+#[test]
+fn mapped_use_is_beside_calls() {
+    let bench = Bench::pool();
+    let monitor = Path::new(env!("CARGO_BIN_EXE_pmfs")).with_file_name("pmmon");
+    let can_look = Command::new(&monitor).args(["doctor", "--json"]).output();
+    let can_look = can_look.map(|run| String::from_utf8_lossy(&run.stdout).into_owned());
+    if !can_look
+        .as_ref()
+        .is_ok_and(|told| told.contains(r#""clock","works":true"#))
+    {
+        eprintln!("skipped: {}: {can_look:?}", monitor.display());
+        return;
+    }
+    let fs = Fs::open(&bench.path("pool"), &OpenOptions::default()).unwrap();
+    let ino = fs.create(ROOT_INO, b"file", &NODE).unwrap().ino;
+    let (stop, me) = (AtomicBool::new(false), u64::from(std::process::id()));
+    thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                fs.write(ino, 0, &[7; 1 << 20]).unwrap();
+            }
+        });
+        let mut arguments = vec![
+            "top",
+            "--json",
+            "--mapped=clock",
+            "--interval",
+            "0.3",
+            "pool",
+        ];
+        arguments.extend(["--count", "3"]);
+        let rounds = bench.ok(&arguments);
+        let text = bench.ok(&["top", "--mapped=clock", "--count", "1", "pool"]);
+        let last: Value = serde_json::from_str(rounds.lines().last().unwrap()).unwrap();
+        let row = &last["processes"][0];
+        assert_eq!(
+            (&row["pid"], &row["mapped"]["pid"]),
+            (&me.into(), &me.into())
+        );
+        let time = &row["mapped"]["time"]["writing"];
+        assert!(time["value"].as_f64() > Some(0.0), "{last}");
+        assert!(
+            row["mapped"]["written"].is_null(),
+            "a clock tells no bytes: {last}"
+        );
+        assert_eq!(last["mapped_by"][0], "clock");
+        assert!(last["mapped_seconds"].as_f64() > Some(0.5), "{last}");
+        assert_eq!(last["mapped_by_others"].as_array().unwrap().len(), 0);
+        assert!(
+            text.contains("MAPPED WRITTEN") && text.contains("% of a core"),
+            "{text}"
+        );
+    });
+    fs.close().unwrap();
+    let without = bench.json(&["top", "--json", "--count", "1", "pool"]);
+    assert!(without["mapped_by"].is_null());
+}
+
+/// Goal: without the monitor's program, `--mapped` says what to do, and calls are shown as ever.
+#[test]
+fn a_missing_monitor_is_told() {
+    let bench = Bench::pool();
+    let own = bench.path("pmfs");
+    fs::copy(env!("CARGO_BIN_EXE_pmfs"), &own).unwrap();
+    let top = |more: &[&str]| {
+        let mut command = Command::new(&own);
+        command.arg("top").arg(bench.path("pool")).args(more);
+        command.env("PATH", bench.path("mnt")).output().unwrap()
+    };
+    let run = top(&["--mapped"]);
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+    let says = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(
+        says.contains("pmmon") && says.contains("leave --mapped out"),
+        "{says}"
+    );
+    assert!(top(&[]).status.success());
+    assert_eq!(top(&["--mapped=never"]).status.code(), Some(2));
 }

@@ -106,6 +106,10 @@ pub struct Look {
     /// several times
     #[arg(long, value_name = "PATH")]
     pub as_pm: Vec<PathBuf>,
+    /// A pool, a heap or another file, as seen from here: only what is mapped of it is looked at;
+    /// may be given several times
+    #[arg(long, value_name = "FILE", conflicts_with = "as_pm")]
+    pub pool: Vec<PathBuf>,
     /// The way to measure
     #[arg(long, value_enum, default_value = "auto", overrides_with = "backend")]
     pub backend: Backend,

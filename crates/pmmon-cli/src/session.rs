@@ -39,6 +39,12 @@ impl Session {
     /// A monitor with a backend that is there already.
     pub fn with(look: &Look, (sampler, trap_ns): Backed) -> Result<Self, Failure> {
         let mut finder = Finder::new(look.as_pm.clone());
+        for pool in &look.pool {
+            finder.only(pool).map_err(|error| {
+                let cause = format!("--pool {}: {error}", pool.display());
+                Failure::new(cause, "name a file that is there")
+            })?;
+        }
         let find: Find = Box::new(move |pid| finder.find(pid));
         let wants_all = look.pid.is_empty();
         let wanted = match wants_all {

@@ -19,6 +19,8 @@ const FILES_MAX: usize = 65_536;
 #[derive(Debug, Default)]
 pub struct Finder {
     told: Vec<PathBuf>,
+    /// Devices and inodes of files; if there are some, nothing else is looked at.
+    only: Vec<(u64, u64)>,
     known: HashMap<(String, u64), (Option<Why>, Instant)>,
 }
 
@@ -29,8 +31,19 @@ impl Finder {
     pub fn new(told: Vec<PathBuf>) -> Self {
         Self {
             told,
+            only: Vec::new(),
             known: HashMap::new(),
         }
+    }
+
+    /// Looks at mappings of one more file, and at others only if they are named too.
+    ///
+    /// # Errors
+    /// There is no such file, as seen from here.
+    pub fn only(&mut self, file: &Path) -> io::Result<()> {
+        let data = std::fs::metadata(file)?;
+        self.only.push((data.dev(), data.ino()));
+        Ok(())
     }
 
     /// The persistent memory of a process, and its code. Private mappings are left out, because
@@ -55,6 +68,9 @@ impl Finder {
 
     fn why(&mut self, pid: u32, mapped: &Mapped) -> Option<Why> {
         let path = mapped.path.trim_end_matches(" (deleted)");
+        if !self.only.is_empty() {
+            return self.is_named(pid, mapped, path).then_some(Why::Told);
+        }
         if self
             .told
             .iter()
@@ -78,6 +94,26 @@ impl Finder {
         self.known.insert(key, (why, Instant::now()));
         why
     }
+
+    /// The mapping is of a file that was named.
+    fn is_named(&self, pid: u32, mapped: &Mapped, path: &str) -> bool {
+        // Mostly it is not, which its number tells already.
+        if !self.only.iter().any(|(_, inode)| *inode == mapped.inode) {
+            return false;
+        }
+        paths(pid, mapped, path).iter().any(|path| {
+            let data = std::fs::metadata(path);
+            data.is_ok_and(|data| self.only.contains(&(data.dev(), data.ino())))
+        })
+    }
+}
+
+/// The paths of the file behind a mapping: the kernel's link, which also has deleted files, and the
+/// name in the process's own root.
+fn paths(pid: u32, mapped: &Mapped, path: &str) -> [String; 2] {
+    let range = &mapped.range;
+    let link = format!("/proc/{pid}/map_files/{:x}-{:x}", range.start, range.end);
+    [link, format!("/proc/{pid}/root{path}")]
 }
 
 fn region(mapped: Mapped, why: Why) -> Region {
@@ -90,13 +126,9 @@ fn region(mapped: Mapped, why: Why) -> Region {
     }
 }
 
-/// Looks at the file behind a mapping: by the kernel's link, which also has deleted files, or by
-/// the path in the process's own root.
+/// Looks at the file behind a mapping.
 fn look(pid: u32, mapped: &Mapped, path: &str) -> Option<Why> {
-    let range = &mapped.range;
-    let link = format!("/proc/{pid}/map_files/{:x}-{:x}", range.start, range.end);
-    let inside = format!("/proc/{pid}/root{path}");
-    [link, inside].iter().find_map(|path| {
+    paths(pid, mapped, path).iter().find_map(|path| {
         let data = std::fs::metadata(path).ok()?;
         // Another file may have the name meanwhile; opening a device or a pipe may do something.
         if data.ino() != mapped.inode || !data.file_type().is_file() {

@@ -55,6 +55,19 @@ fn files_are_told_apart() {
     assert_eq!(why(&mut finder, &other_mapping), Some(Why::Pool));
 }
 
+/// Goal: of named files alone, whatever they are, and no other.
+#[test]
+fn only_named_files_are_looked_at() {
+    let (_pool, pool_mapping) = file(b"PMFSPOOL");
+    let (other, other_mapping) = file(b"nothing!");
+    let mut finder = Finder::default();
+    finder.only(other.path()).unwrap();
+    assert_eq!(why(&mut finder, &pool_mapping), None);
+    assert_eq!(why(&mut finder, &other_mapping), Some(Why::Told));
+    let missing = finder.only("/no/such/file".as_ref()).unwrap_err();
+    assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
+}
+
 #[test]
 fn private_mappings_are_none() {
     let text = std::fs::read_to_string("/proc/self/maps").unwrap();

@@ -266,7 +266,7 @@ pub struct Pin {
 pub enum By {
     /// Masks of threads (sched_setaffinity)
     Affinity,
-    /// A cpuset for each group (cgroup version 1)
+    /// A cpuset for each group (cgroup version 1, or else 2)
     Cpuset,
 }
 

@@ -50,6 +50,12 @@ pub struct Cpusets {
 }
 
 impl Cpusets {
+    /// They are mounted.
+    #[must_use]
+    pub fn are_there() -> bool {
+        Path::new(CPUSETS).join("cpuset.cpus").exists()
+    }
+
     /// Makes a cpuset for each set of cores below the root, named `NAME-0`, `NAME-1` and so on.
     ///
     /// # Errors
@@ -110,12 +116,18 @@ fn cpuset_of(tid: Tid) -> io::Result<PathBuf> {
     found.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "the thread has no cpuset"))
 }
 
-/// Moves a thread to a cpuset.
+/// Moves a thread to a cpuset of either version.
 ///
 /// # Errors
 /// The thread is gone, or the cpuset is or may not be written.
 pub fn move_to(tid: Tid, cpuset: &Path) -> io::Result<()> {
-    fs::write(cpuset.join("tasks"), tid.to_string())
+    let threads = cpuset.join("cgroup.threads");
+    let list = if threads.exists() {
+        threads
+    } else {
+        cpuset.join("tasks")
+    };
+    fs::write(list, tid.to_string())
 }
 
 impl Affinity for Cpusets {

@@ -2,8 +2,8 @@
 //!
 //! [`Watch`] is the backend that watches words by hardware breakpoints; [`ClockTicks`]
 //! tells how much of a thread's time accesses take; [`run`] has the
-//! loops of `pmm-writer`, whose stores are counted by construction. [`Masks`] and [`Cpusets`] say
-//! on which cores threads run.
+//! loops of `pmm-writer`, whose stores are counted by construction. [`Masks`], [`Cpusets`] and
+//! [`Threaded`] say on which cores threads run.
 
 mod affinity;
 mod breakpoint;
@@ -11,6 +11,7 @@ mod clock;
 mod regions;
 mod stores;
 mod stray;
+mod threaded;
 mod watch;
 
 pub use affinity::{Cpusets, Masks, move_to};
@@ -19,4 +20,5 @@ pub use clock::ClockTicks;
 pub use regions::Finder;
 pub use stores::{ACCESS_BYTES, Compiled, Kind, Mapping, Op, run, supported};
 pub use stray::{Stray, is_virtual};
+pub use threaded::{Threaded, Undo, disable, threads_in};
 pub use watch::{Watch, WatchOptions};

@@ -5,6 +5,7 @@
 //! the journal, and is free when that has ended, however it has: the guardian, a child in a process
 //! group of its own, waits for it. A pipe in its place would be held open by every other child.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use pmmon::group::{Affinity, Cores};
 use pmmon::{Tid, proc};
-use pmmon_sys::{Masks, move_to};
+use pmmon_sys::{Masks, Undo, disable, move_to, threads_in};
 use serde::{Deserialize, Serialize};
 
 use super::way::Way;
@@ -20,8 +21,9 @@ use super::way::Way;
 /// The names of journals begin so.
 const PREFIX: &str = "pin-";
 const LOCK: &str = "lock";
-/// Cpusets to remove, a line each.
+/// Cpusets to remove, a line each, and cgroups that are not to give cpusets to their children.
 const CPUSETS: &str = "cpusets";
+const ENABLED: &str = "enabled ";
 
 /// A thread whose mask is or may be changed.
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,6 +45,8 @@ struct Record {
 pub(crate) struct Journal {
     way: Way,
     dir: PathBuf,
+    /// The lines of [`CPUSETS`].
+    cpusets: BTreeSet<String>,
     _lock: File,
 }
 
@@ -58,16 +62,46 @@ impl Journal {
         lock.lock()?;
         let way = way(&format!("pmmon-{name}"))?;
         let folders = way.folders();
-        let lines: Vec<String> = folders
-            .iter()
-            .map(|one| one.display().to_string())
-            .collect();
-        fs::write(dir.join(CPUSETS), lines.join("\n"))?;
-        Ok(Self {
+        let mut journal = Self {
             way,
             dir,
+            cpusets: BTreeSet::new(),
             _lock: lock,
-        })
+        };
+        journal.note(folders.iter().map(|one| one.display().to_string()))?;
+        Ok(journal)
+    }
+
+    /// Notes what is to be taken back, as lines of [`CPUSETS`].
+    fn note(&mut self, lines: impl Iterator<Item = String>) -> io::Result<()> {
+        let lines = lines.filter(|line| self.cpusets.insert(line.clone()));
+        let text: String = lines.flat_map(|line| [line, "\n".to_owned()]).collect();
+        let mut options = File::options();
+        let mut file = options
+            .create(true)
+            .append(true)
+            .open(self.dir.join(CPUSETS))?;
+        file.write_all(text.as_bytes())
+    }
+
+    /// Notes what changes for a thread beside its mask.
+    fn note_undo(&mut self, undo: Option<Undo>) -> io::Result<()> {
+        let Some(Undo { folders, enabled }) = undo else {
+            return Ok(());
+        };
+        // The cgroup gives cpusets to these folders by now, if they are known.
+        let is_known = |folder: &PathBuf| self.cpusets.contains(&folder.display().to_string());
+        let enabled = enabled.filter(|_| !folders.iter().all(is_known));
+        let folders = folders
+            .into_iter()
+            .map(|folder| folder.display().to_string());
+        let enabled = enabled.map(|home| format!("{ENABLED}{}", home.display()));
+        self.note(folders.chain(enabled))
+    }
+
+    /// Tells whether threads of a process can come to groups.
+    pub fn check(&self, pid: u32) -> io::Result<()> {
+        self.way.undo(pid).map(|_| ())
     }
 
     pub fn dir(&self) -> &Path {
@@ -121,6 +155,10 @@ impl Affinity for Journal {
         };
         record.wanted.clone_from(cores);
         record.applied = None;
+        if is_new && let Ok(undo) = self.way.undo(tid) {
+            // A refusal comes back from the change itself.
+            self.note_undo(undo)?;
+        }
         self.write(&record)?;
         let set = self.way.set(tid, cores);
         // Without cpusets, a thread with its own mask is where it was.
@@ -214,14 +252,21 @@ fn restore(dir: &Path) -> io::Result<()> {
         }
     }
     let cpusets = fs::read_to_string(dir.join(CPUSETS)).unwrap_or_default();
-    for cpuset in cpusets.lines().map(Path::new) {
+    let is_folder = |line: &&str| !line.starts_with(ENABLED);
+    for cpuset in cpusets.lines().filter(is_folder).map(Path::new) {
         // Threads that were born meanwhile and are not in the journal.
         let home = cpuset.parent().unwrap_or(cpuset);
-        let tasks = fs::read_to_string(cpuset.join("tasks")).unwrap_or_default();
-        for tid in tasks.lines().filter_map(|line| line.parse().ok()) {
+        for tid in threads_in(cpuset) {
             let _ = move_to(tid, home);
         }
         let _ = fs::remove_dir(cpuset);
+    }
+    for home in cpusets
+        .lines()
+        .filter_map(|line| line.strip_prefix(ENABLED))
+    {
+        // A cgroup that is gone gives nothing.
+        let _ = disable(Path::new(home));
     }
     fs::remove_dir_all(dir)
 }

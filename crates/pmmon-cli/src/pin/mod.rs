@@ -16,7 +16,6 @@ use pm_cli::Failure;
 use pmmon::group::{Groups, Place, Specialiser, cores, listed};
 use pmmon::{Access, Event, Tid, proc};
 use pmmon_cli::commands::{Backend, By, Pin};
-use pmmon_sys::Cpusets;
 use serde::Serialize;
 use way::Way;
 
@@ -56,6 +55,11 @@ pub(crate) fn run(arguments: &Pin) -> Result<ExitCode, Failure> {
     }
     let mut session = Session::open(&look)?;
     let journal = journal(arguments, &groups).map_err(|error| failed(arguments, &error))?;
+    if let Some(error) = look.pid.iter().find_map(|pid| journal.check(*pid).err()) {
+        // Nothing is changed yet.
+        let _ = journal.end();
+        return Err(failed(arguments, &error));
+    }
     let guard = guard(&journal).map_err(|error| failed(arguments, &error))?;
     let mut cores = CoresOf {
         specialiser: Specialiser::new(groups.clone(), journal),
@@ -92,7 +96,7 @@ pub(crate) fn run(arguments: &Pin) -> Result<ExitCode, Failure> {
 fn failed(arguments: &Pin, error: &io::Error) -> Failure {
     let way_out = match arguments.by {
         By::Affinity => "name a --run-dir that may be written",
-        By::Cpuset => "take --by affinity, or run as root where cpusets of version 1 are mounted",
+        By::Cpuset => "take --by affinity, or run as root where cpusets are mounted",
     };
     Failure::new(format!("pin: {error}"), way_out)
 }
@@ -123,9 +127,7 @@ fn journal(arguments: &Pin, groups: &Groups) -> io::Result<Journal> {
         }
         match arguments.by {
             By::Affinity => Ok(Way::Masks),
-            By::Cpuset => {
-                Cpusets::make(name, &[&groups.pm.cores, &groups.general.cores]).map(Way::Cpusets)
-            }
+            By::Cpuset => Way::cpusets(name, &[&groups.pm.cores, &groups.general.cores]),
         }
     })
 }

@@ -7,6 +7,7 @@ mod matrix;
 mod perf;
 mod pin;
 mod screen;
+mod threaded;
 mod tutorial;
 
 use std::fs::{self, Permissions};

@@ -5,7 +5,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use pmmon::group::{Affinity, Cores, cores, listed};
@@ -17,9 +17,13 @@ use tempfile::TempDir;
 
 use super::{Load, output, pmmon, works};
 
+/// The backend is another one by this variable. Emulated machines (`tests/guest.sh`) tick where no
+/// access is, so that their clock sees none; `watch` works there.
+const BACKEND: &str = "PMMON_PIN_BACKEND";
+
 /// How `pmmon pin` ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     Terminated,
     Killed,
     /// The guardian too: the next start gives masks back.
@@ -27,8 +31,8 @@ enum End {
 }
 
 /// A writer and a folder with the groups: writers on the last core, others anywhere.
-struct World {
-    load: Load,
+pub(super) struct World {
+    pub load: Load,
     dir: TempDir,
     tid: u32,
     own: Cores,
@@ -37,7 +41,7 @@ struct World {
 
 impl World {
     /// `None` where nothing can be measured, or nothing can be seen: there is one core.
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         let mut online = Masks.get(std::process::id()).unwrap();
         let (last, first) = (online.pop_last()?, online.pop_first());
         let Some(first) = first.filter(|_| works("clock")) else {
@@ -67,16 +71,28 @@ impl World {
         })
     }
 
+    /// The thread's own mask again, which a cgroup may have taken.
+    pub fn set_own(&self) {
+        Masks.set(self.tid, &self.own).unwrap();
+    }
+
     fn start(&self, more: &[&str]) -> Child {
+        self.command(more).stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    pub fn command(&self, more: &[&str]) -> Command {
         let pid = self.load.child.id().to_string();
         let mut command = pmmon(&["pin", "--pid", &pid, "--json", "--as-pm"]);
         command.arg(self.load.file()).args(more);
+        if let Some(backend) = std::env::var_os(BACKEND) {
+            command.arg("--backend").arg(backend);
+        }
         command.arg("--config").arg(self.dir.path().join("groups"));
         command.arg("--run-dir").arg(self.run_dir());
-        command.stdout(Stdio::piped()).spawn().unwrap()
+        command
     }
 
-    fn run_dir(&self) -> std::path::PathBuf {
+    pub fn run_dir(&self) -> std::path::PathBuf {
         self.dir.path().join("run")
     }
 
@@ -115,16 +131,23 @@ fn cpusets() -> Vec<String> {
 
 fn check(by: &str, end: End) {
     let Some(world) = World::new() else { return };
+    check_in(&world, by, end, |name| {
+        cpusets().iter().any(|one| one.starts_with(name))
+    });
+}
+
+/// A whole session in which cpusets are made or not, by the beginning of their names.
+pub(super) fn check_in(world: &World, by: &str, end: End, is_made: impl Fn(&str) -> bool) {
     let pin = world.start(&["--by", by]);
     let name = format!("pmmon-pin-{}", pin.id());
-    let is_made = || cpusets().iter().any(|one| one.starts_with(&name));
+    let is_made = || is_made(&name);
     world.wait_for(&world.pm, "a writer is on its cores");
     assert_eq!(is_made(), by == "cpuset");
     world.send(Signal::STOP);
     world.wait_for(&world.own, "who does not write has its own mask");
     world.send(Signal::CONT);
     world.wait_for(&world.pm, "it writes again");
-    finish(&world, pin, end);
+    finish(world, pin, end);
     world.wait_for(&world.own, "all is as it was");
     wait("no journal is left", || entries(&world.run_dir()) == 0);
     wait("no cpuset is left", || !is_made());

@@ -115,6 +115,11 @@ pub(crate) fn now_ns() -> u64 {
 
 /// The backend for processes that are there.
 pub(crate) fn sampler(look: &Look) -> Result<Backed, Failure> {
+    if !proc::is_of_here() {
+        let cause = "/proc is not of this program's PID namespace";
+        let way_out = "mount -t proc proc /proc within it (unshare --mount-proc, nsenter --mount)";
+        return Err(Failure::new(cause, way_out).with_code(NOTHING));
+    }
     for pid in &look.pid {
         if let Err(error) = proc::stat(*pid) {
             let cause = format!("--pid {pid}: {error}");

@@ -73,6 +73,13 @@ pub fn all() -> io::Result<Vec<u32>> {
     numbers("/proc")
 }
 
+/// `/proc` shows the PID namespace of this process. Otherwise its numbers are other processes here.
+#[must_use]
+pub fn is_of_here() -> bool {
+    let own = fs::read_link("/proc/self").ok();
+    own.is_some_and(|own| own.to_str() == Some(std::process::id().to_string().as_str()))
+}
+
 /// A process's number in its own namespace, if it has another than here.
 #[must_use]
 pub fn inner_pid(pid: u32) -> Option<u32> {
@@ -120,6 +127,7 @@ mod tests {
     #[test]
     fn this_process_is_found() {
         let pid = std::process::id();
+        assert!(is_of_here());
         assert!(stat(pid).unwrap().start_ns > 0);
         assert!(threads(pid).unwrap().contains(&pid));
         assert!(all().unwrap().contains(&pid));

@@ -7,6 +7,7 @@ mod matrix;
 mod perf;
 mod pin;
 mod screen;
+mod spaces;
 mod threaded;
 mod tutorial;
 

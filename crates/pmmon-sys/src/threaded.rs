@@ -2,8 +2,8 @@
 //! the process is (its home), so that each home gets a threaded cgroup for each group of cores,
 //! when the first of its threads comes to one.
 //!
-//! What is changed for that is told by [`Threaded::undo`] before it is, so that whoever finds it
-//! after a kill can take it back.
+//! [`Threaded::undo`] tells the changes for that before they are made, so that whoever finds them
+//! after a kill can take them back.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -30,7 +30,7 @@ pub struct Threaded {
     made: HashSet<PathBuf>,
 }
 
-/// What is to be taken back in a home.
+/// The changes in a home that are to be taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undo {
     /// The cgroups.
@@ -114,7 +114,7 @@ impl Threaded {
         home.join(format!("{}-{number}", self.name))
     }
 
-    /// What coming to a group changes in a home, and is to be taken back.
+    /// The changes in a home when a thread of it comes to a group.
     ///
     /// # Errors
     /// Threads can not be apart there; nothing is changed.

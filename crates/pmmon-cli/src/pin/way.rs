@@ -41,7 +41,7 @@ impl Way {
         }
     }
 
-    /// What is to be taken back after a change for a thread, beside its mask.
+    /// The changes for a thread that are to be taken back, beside its mask.
     pub fn undo(&self, tid: Tid) -> io::Result<Option<Undo>> {
         match self {
             Self::Threaded(threaded, _) => threaded.undo(&threaded.home(tid)?).map(Some),

@@ -32,7 +32,7 @@ const HELP: [&str; 10] = [
     "Figures are totals since it began; +- is the half of an interval of 95 %.",
 ];
 
-/// What a key asks for.
+/// The answer to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Nothing,

@@ -83,7 +83,7 @@ impl Tmux {
 
     /// Runs a command line, of which the shell tells the end.
     fn start(&self, line: &str) {
-        // What is on the screen of the command before must not be taken for this one's.
+        // The screen of the command before must not be taken for this one's.
         let number = self.commands.get() + 1;
         self.commands.set(number);
         self.type_line(&format!("clear; stty -a >before; echo ready-$(({number}))"));

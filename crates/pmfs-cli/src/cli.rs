@@ -342,7 +342,7 @@ pub enum MappedBy {
 }
 
 impl MappedBy {
-    /// As pmmon takes it.
+    /// The name by which pmmon takes it.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

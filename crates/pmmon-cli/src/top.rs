@@ -2,12 +2,14 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use pm_cli::Failure;
 use pmmon::Ledger;
 use pmmon::ledger::By;
 use pmmon_cli::commands::Top;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::rows::round;
 use crate::screen;
@@ -22,6 +24,7 @@ pub(crate) fn run(arguments: &Top) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut ledger = Ledger::new(By::Thread);
+    let stop = session.stop();
     let rounds = arguments.count.unwrap_or(match is_watched {
         true => u64::MAX,
         false => 1,
@@ -29,6 +32,9 @@ pub(crate) fn run(arguments: &Top) -> Result<ExitCode, Failure> {
     for _ in 0..rounds {
         let mut take = |events: Vec<_>| {
             events.iter().for_each(|event| ledger.take(event));
+            if has_no_reader() {
+                stop.store(true, Relaxed);
+            }
             Ok(())
         };
         let goes_on = session.run(Duration::from_secs_f64(arguments.interval), &mut take)?;
@@ -44,4 +50,13 @@ pub(crate) fn run(arguments: &Top) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The pipe to which lines go has no reader any more, as where the program that wanted them was
+/// killed: nobody else would end this one.
+fn has_no_reader() -> bool {
+    let stdout = std::io::stdout();
+    let mut looks = [PollFd::new(&stdout, PollFlags::empty())];
+    let at_once = Timespec::default();
+    poll(&mut looks, Some(&at_once)).is_ok() && looks[0].revents().contains(PollFlags::ERR)
 }

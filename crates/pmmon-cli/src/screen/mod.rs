@@ -1,5 +1,6 @@
 //! The screen of `pmmon top` on a terminal.
 
+mod keys;
 mod terminal;
 mod view;
 
@@ -7,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use crossterm::event::{self, Event};
+use keys::Keys;
 use pm_cli::Failure;
 use pmmon::Ledger;
 use pmmon::ledger::By;
 use pmmon_cli::commands::Top;
-use signal_hook::consts::{SIGHUP, SIGQUIT};
+use signal_hook::consts::{SIGHUP, SIGQUIT, SIGWINCH};
 use terminal::Screen;
 use view::{Asked, View};
 
@@ -27,14 +28,17 @@ struct Shown {
     screen: Screen,
     view: View,
     round: Round,
+    keys: Keys,
     stop: Arc<AtomicBool>,
+    /// The terminal has another size.
+    is_resized: Arc<AtomicBool>,
 }
 
 /// Shows rounds until a key or a signal ends it.
 pub(crate) fn run(arguments: &Top, session: &mut Session) -> Result<(), Failure> {
-    let stop = session.stop();
-    for signal in [SIGHUP, SIGQUIT] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
+    let (stop, is_resized) = (session.stop(), Arc::new(AtomicBool::new(false)));
+    for (signal, flag) in [(SIGHUP, &stop), (SIGQUIT, &stop), (SIGWINCH, &is_resized)] {
+        signal_hook::flag::register(signal, Arc::clone(flag))
             .map_err(|error| Failure::new(format!("signals: {error}"), "try again"))?;
     }
     let mut ledger = Ledger::new(By::Thread);
@@ -43,7 +47,9 @@ pub(crate) fn run(arguments: &Top, session: &mut Session) -> Result<(), Failure>
         screen,
         view: View::new(arguments.threads),
         round: round(&ledger),
+        keys: Keys::default(),
         stop,
+        is_resized,
     };
     // The first screen does not wait for a whole round.
     let mut time = Duration::ZERO;
@@ -81,17 +87,21 @@ impl Shown {
 
     /// Does what the keys ask for that were pressed since.
     fn keys(&mut self) -> Result<(), Failure> {
-        while event::poll(Duration::ZERO).map_err(|error| failed(&error))? {
-            let asked = match event::read().map_err(|error| failed(&error))? {
-                Event::Key(key) => self.view.press(key, &self.round),
-                Event::Resize(..) => Asked::Drawing,
-                _ => Asked::Nothing,
-            };
-            match asked {
+        let keys = self.keys.read().map_err(|error| failed(&error))?;
+        let Some(keys) = keys else {
+            self.stop.store(true, Relaxed);
+            return Ok(());
+        };
+        let mut draws = self.is_resized.swap(false, Relaxed);
+        for key in keys {
+            match self.view.press(key, &self.round) {
                 Asked::Nothing => {}
-                Asked::Drawing => self.draw()?,
+                Asked::Drawing => draws = true,
                 Asked::Quitting => self.stop.store(true, Relaxed),
             }
+        }
+        if draws {
+            self.draw()?;
         }
         Ok(())
     }

@@ -6,12 +6,12 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use pmmon::Access;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Modifier, Style};
 use ratatui_core::text::Span;
 
+use super::keys::Key;
 use crate::rows::{ProcessRow, Round, ThreadRow};
 
 /// Columns by which an arrow moves.
@@ -82,11 +82,11 @@ impl Sort {
 }
 
 /// A process: numbers are used anew.
-type Key = (u32, u64);
+type Id = (u32, u64);
 
 /// A row that can be chosen.
 struct Row {
-    process: Key,
+    process: Id,
     /// The thread's place in its process, since its number may come twice.
     thread: Option<usize>,
     text: String,
@@ -97,9 +97,9 @@ pub(super) struct View {
     sort: Sort,
     /// All processes show their threads, but those in `turned`; otherwise these alone do.
     all_threads: bool,
-    turned: BTreeSet<Key>,
+    turned: BTreeSet<Id>,
     /// The chosen row: what it is, and where it was.
-    chosen: Option<(Key, Option<usize>)>,
+    chosen: Option<(Id, Option<usize>)>,
     at: usize,
     /// The first row that is shown, and the rows that there is place for.
     first: usize,
@@ -166,56 +166,45 @@ impl View {
     }
 
     /// Does what a key means.
-    pub fn press(&mut self, key: KeyEvent, round: &Round) -> Asked {
-        if key.kind == KeyEventKind::Release {
-            return Asked::Nothing;
-        }
-        if key.modifiers.contains(KeyModifiers::CONTROL) {
-            let quits = key.code == KeyCode::Char('c');
-            return if quits {
-                Asked::Quitting
-            } else {
-                Asked::Nothing
-            };
-        }
-        match key.code {
-            KeyCode::Char('q') => return Asked::Quitting,
-            KeyCode::Char('?') => self.is_help = !self.is_help,
-            KeyCode::Esc => self.is_help = false,
-            KeyCode::Char('s') => self.sort = self.sort.next(),
-            KeyCode::Char('w') => self.sort = Sort::Written,
-            KeyCode::Char('r') => self.sort = Sort::Read,
-            KeyCode::Char('p') => self.sort = Sort::Pid,
-            KeyCode::Char('c') => self.sort = Sort::Command,
-            KeyCode::Char('t') => {
+    pub fn press(&mut self, key: Key, round: &Round) -> Asked {
+        match key {
+            Key::Char('q') | Key::Interrupt => return Asked::Quitting,
+            Key::Char('?') => self.is_help = !self.is_help,
+            Key::Escape => self.is_help = false,
+            Key::Char('s') => self.sort = self.sort.next(),
+            Key::Char('w') => self.sort = Sort::Written,
+            Key::Char('r') => self.sort = Sort::Read,
+            Key::Char('p') => self.sort = Sort::Pid,
+            Key::Char('c') => self.sort = Sort::Command,
+            Key::Char('t') => {
                 self.all_threads = !self.all_threads;
                 self.turned.clear();
             }
-            KeyCode::Left => self.shift = self.shift.saturating_sub(SHIFT),
-            KeyCode::Right => {
+            Key::Left => self.shift = self.shift.saturating_sub(SHIFT),
+            Key::Right => {
                 let rows = self.rows(round);
                 let widths = rows.iter().map(|row| row.text.chars().count());
                 let notes = round.notes();
                 let widest = widths.chain(notes.iter().map(|note| note.chars().count()));
                 self.shift = (self.shift + SHIFT).min(widest.max().unwrap_or(0));
             }
-            code => return self.go(code, round),
+            key => return self.go(key, round),
         }
         Asked::Drawing
     }
 
     /// The keys that choose a row, or turn one.
-    fn go(&mut self, code: KeyCode, round: &Round) -> Asked {
+    fn go(&mut self, key: Key, round: &Round) -> Asked {
         let rows = self.rows(round);
         self.place(&rows);
-        let at = match code {
-            KeyCode::Up | KeyCode::Char('k') => self.at.saturating_sub(1),
-            KeyCode::Down | KeyCode::Char('j') => self.at + 1,
-            KeyCode::PageUp => self.at.saturating_sub(self.page),
-            KeyCode::PageDown => self.at + self.page,
-            KeyCode::Home => 0,
-            KeyCode::End => rows.len(),
-            KeyCode::Enter | KeyCode::Char(' ') => {
+        let at = match key {
+            Key::Up | Key::Char('k') => self.at.saturating_sub(1),
+            Key::Down | Key::Char('j') => self.at + 1,
+            Key::PageUp => self.at.saturating_sub(self.page),
+            Key::PageDown => self.at + self.page,
+            Key::Home => 0,
+            Key::End => rows.len(),
+            Key::Enter | Key::Char(' ') => {
                 if let Some(Row { process, .. }) = rows.get(self.at) {
                     if !self.turned.remove(process) {
                         self.turned.insert(*process);

@@ -320,6 +320,33 @@ fn top_shows_a_round() {
     load.child.wait().unwrap();
 }
 
+/// Goal: a monitor whose reader was killed ends by itself.
+#[test]
+fn top_ends_with_its_reader() {
+    if !works("clock") {
+        return;
+    }
+    let load = Load::new(&["--size", "2M", "--total", "1G", "--access", "8"]);
+    let pid = load.child.id().to_string();
+    let mut command = pmmon(&["top", "--backend", "clock", "--json", "--pid", &pid]);
+    command.args(["--count", "1000000", "--interval", "0.1"]);
+    let mut top = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut reader = BufReader::new(top.stdout.take().unwrap());
+    reader.read_line(&mut line).unwrap();
+    assert!(line.starts_with('{'), "{line}");
+    assert!(top.try_wait().unwrap().is_none());
+    drop(reader);
+    for _ in 0..2000 {
+        if top.try_wait().unwrap().is_some() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    top.kill().unwrap();
+    panic!("it still runs after 20 s");
+}
+
 #[test]
 fn a_started_program_gives_its_exit_code() {
     if !works("watch") {

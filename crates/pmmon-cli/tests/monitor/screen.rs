@@ -173,6 +173,16 @@ fn a_session_is_looked_at() {
     let pid = Pid::from_raw(tops[0].cast_signed()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
     tmux.is_restored(&dir);
+    // A terminal that is closed.
+    let other = Tmux::new("closed").unwrap();
+    other.type_line(&format!("exec {top}"));
+    other.wait("the row", |shown| shown.contains(&row));
+    let shown = other.run(&["display-message", "-p", "#{pane_pid}"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).trim().to_owned();
+    drop(other);
+    tmux.wait("its end", |_| {
+        pmmon::proc::stat(shown.parse().unwrap()).is_err()
+    });
     // The last figures stay until a key.
     tmux.start(&top);
     tmux.wait("the row", |shown| shown.contains(&row));

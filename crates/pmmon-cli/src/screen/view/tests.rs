@@ -80,10 +80,10 @@ fn drawn(view: &mut View, round: &Round, width: u16, height: u16) -> Vec<String>
     rows.map(text).collect()
 }
 
-fn press(view: &mut View, round: &Round, codes: &[KeyCode]) -> Asked {
+fn press(view: &mut View, round: &Round, keys: &[Key]) -> Asked {
     let mut asked = Asked::Nothing;
-    for code in codes {
-        asked = view.press(KeyEvent::from(*code), round);
+    for key in keys {
+        asked = view.press(*key, round);
     }
     asked
 }
@@ -123,23 +123,19 @@ fn a_screen_shows_the_text_output() {
 fn rows_open_to_threads() {
     let (mut view, round) = (View::new(false), made(&PROGRAMS));
     assert_eq!(order(&mut view, &round), [800, 700, 900]);
-    press(&mut view, &round, &[KeyCode::Enter]);
+    press(&mut view, &round, &[Key::Enter]);
     assert_eq!(order(&mut view, &round), [800, -800, -801, 700, 900]);
     // A thread's row closes its process, which then is the chosen one.
-    press(
-        &mut view,
-        &round,
-        &[KeyCode::Down, KeyCode::Down, KeyCode::Enter],
-    );
+    press(&mut view, &round, &[Key::Down, Key::Down, Key::Enter]);
     assert_eq!(order(&mut view, &round), [800, 700, 900]);
     assert_eq!(view.at, 0);
-    press(&mut view, &round, &[KeyCode::End, KeyCode::Char('t')]);
+    press(&mut view, &round, &[Key::End, Key::Char('t')]);
     assert_eq!(
         order(&mut view, &round),
         [800, -800, -801, 700, -700, 900, -900]
     );
     assert_eq!(view.at, 5, "the chosen row is followed");
-    press(&mut view, &round, &[KeyCode::Enter]);
+    press(&mut view, &round, &[Key::Enter]);
     assert_eq!(order(&mut view, &round), [800, -800, -801, 700, -700, 900]);
     assert_eq!(order(&mut View::new(true), &round).len(), 7);
 }
@@ -153,7 +149,7 @@ fn rows_are_sorted_by_each_key() {
         ('c', [900, 800, 700]),
         ('w', [800, 700, 900]),
     ] {
-        press(&mut view, &round, &[KeyCode::Char(key)]);
+        press(&mut view, &round, &[Key::Char(key)]);
         assert_eq!(order(&mut view, &round), expected, "{key}");
     }
     for expected in [
@@ -162,7 +158,7 @@ fn rows_are_sorted_by_each_key() {
         [900, 800, 700],
         [800, 700, 900],
     ] {
-        press(&mut view, &round, &[KeyCode::Char('s')]);
+        press(&mut view, &round, &[Key::Char('s')]);
         assert_eq!(order(&mut view, &round), expected);
     }
 }
@@ -170,25 +166,18 @@ fn rows_are_sorted_by_each_key() {
 #[test]
 fn keys_quit_and_help() {
     let (mut view, round) = (View::new(false), made(&PROGRAMS));
-    let control = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(view.press(control, &round), Asked::Quitting);
-    let q = [KeyCode::Char('q')];
-    assert_eq!(press(&mut view, &round, &q), Asked::Quitting);
-    let mut released = KeyEvent::from(q[0]);
-    released.kind = KeyEventKind::Release;
-    assert_eq!(view.press(released, &round), Asked::Nothing);
-    let unknown = [KeyCode::F(7)];
+    for key in [Key::Char('q'), Key::Interrupt] {
+        assert_eq!(press(&mut view, &round, &[key]), Asked::Quitting);
+    }
+    let unknown = [Key::Char('x')];
     assert_eq!(press(&mut view, &round, &unknown), Asked::Nothing);
-    assert_eq!(
-        press(&mut view, &round, &[KeyCode::Char('?')]),
-        Asked::Drawing
-    );
+    assert_eq!(press(&mut view, &round, &[Key::Char('?')]), Asked::Drawing);
     let lines = drawn(&mut view, &round, 80, 20);
     assert!(
         HELP.iter()
             .all(|line| lines.iter().any(|shown| shown == line))
     );
-    press(&mut view, &round, &[KeyCode::Esc]);
+    press(&mut view, &round, &[Key::Escape]);
     assert_eq!(order(&mut view, &round).len(), 3);
 }
 
@@ -204,12 +193,12 @@ fn narrow_terminals_hide_nothing_for_good() {
     let mut seen = Vec::new();
     for _ in 0..12 {
         seen.push(drawn(&mut view, &round, 20, 5)[2].clone());
-        press(&mut view, &round, &[KeyCode::Right]);
+        press(&mut view, &round, &[Key::Right]);
     }
     let is_seen = |text| seen.iter().any(|line| line.contains(text));
     assert!(is_seen("7.81 KiB") && is_seen("48.00 B"), "{seen:?}");
     for _ in 0..12 {
-        press(&mut view, &round, &[KeyCode::Left]);
+        press(&mut view, &round, &[Key::Left]);
     }
     assert_eq!(drawn(&mut view, &round, 20, 5), lines);
 }
@@ -225,15 +214,15 @@ fn the_chosen_row_is_shown() {
     let (mut view, round) = (View::new(false), made(&programs));
     let top = |view: &mut View| drawn(view, &round, 100, 9)[2].clone();
     assert!(top(&mut view).contains("program0 "));
-    press(&mut view, &round, &[KeyCode::End]);
+    press(&mut view, &round, &[Key::End]);
     let lines = drawn(&mut view, &round, 100, 9);
     assert!(lines[7].contains("program49"), "{lines:?}");
-    press(&mut view, &round, &[KeyCode::PageUp]);
+    press(&mut view, &round, &[Key::PageUp]);
     assert!(top(&mut view).contains("program43"));
-    press(&mut view, &round, &[KeyCode::Home]);
+    press(&mut view, &round, &[Key::Home]);
     assert!(top(&mut view).contains("program0 "));
     // The rows become fewer: the next one there is chosen.
-    press(&mut view, &round, &[KeyCode::End]);
+    press(&mut view, &round, &[Key::End]);
     let fewer = made(&programs[..3]);
     let lines = drawn(&mut view, &fewer, 100, 9);
     assert!(lines[4].contains("program2 ") && view.at == 2, "{lines:?}");
@@ -247,14 +236,14 @@ fn any_size_is_drawn() {
         (u32::MAX - 9, "e\u{301}\u{200d}\u{1f468}", &[(1, 1), (2, 2)]),
     ];
     let keys = [
-        KeyCode::Enter,
-        KeyCode::Right,
-        KeyCode::Down,
-        KeyCode::PageDown,
-        KeyCode::End,
-        KeyCode::Char('t'),
-        KeyCode::Up,
-        KeyCode::Char('?'),
+        Key::Enter,
+        Key::Right,
+        Key::Down,
+        Key::PageDown,
+        Key::End,
+        Key::Char('t'),
+        Key::Up,
+        Key::Char('?'),
     ];
     for round in [made(&PROGRAMS), made(&strange), made(&[])] {
         for height in 0..12 {

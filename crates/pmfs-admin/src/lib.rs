@@ -200,8 +200,8 @@ pub trait Admin {
         snapshot::restore(self.fs(), snapshot, to, replaces)
     }
 
-    /// Writes a snapshot; with a `base`, another snapshot, what differs from that one. Neither may be
-    /// deleted meanwhile. All else of the pool may be in use.
+    /// Writes a snapshot; with a `base`, another snapshot, what differs from that one. Neither may
+    /// be deleted meanwhile. All else of the pool may be in use.
     ///
     /// # Errors
     /// [`File`](pmfs::Error::File) of `out`; [`Stale`](pmfs::Error::Stale),

@@ -608,7 +608,7 @@ pub struct Save {
     /// Write this snapshot alone (`pmfs snapshot`); the pool stays in use
     #[arg(long, value_name = "NAME")]
     pub snapshot: Option<String>,
-    /// Of the snapshot, write only what differs from this one, which the reader has
+    /// Write only what differs from this snapshot, which the reader has
     #[arg(long, value_name = "NAME", requires = "snapshot")]
     pub base: Option<String>,
     /// Print the result as JSON

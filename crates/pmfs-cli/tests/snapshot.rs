@@ -221,6 +221,11 @@ fn saved_by_what_differs() {
     assert_eq!(fs::read(bench.path("out/tree/49")).unwrap(), [49; 20_000]);
     bench.ok(&["fsck", "copy"]);
 
+    wrong_ways(&bench);
+    bench.umount();
+}
+
+fn wrong_ways(bench: &Bench) {
     for (words, way_out) in [
         (
             vec!["save", "--snapshot", "none", "pool", "x"],
@@ -244,5 +249,4 @@ fn saved_by_what_differs() {
     bench.ok(&["save", "copy", "whole.saved"]);
     let error = bench.fails(1, &["load", "--onto", "whole.saved", "copy"]);
     assert!(error.contains("leave out --onto"), "{error}");
-    bench.umount();
 }

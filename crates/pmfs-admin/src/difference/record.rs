@@ -445,7 +445,7 @@ mod tests {
             let mut swapped = parts.clone();
             swapped.swap(at - 1, at);
             assert!(read(&swapped.concat()).is_err(), "record {at}");
-            // As many records are read as there were.
+            // The reader stops after so many records as there were.
             let mut doubled = parts.clone();
             doubled.insert(at, parts[at - 1].clone());
             assert!(read(&doubled.concat()).is_err(), "record {at}");

@@ -1,8 +1,8 @@
 //! Writing a snapshot by what differs from another one.
 //!
 //! Two snapshots of one tree have most of their blocks in common. A file with the same attributes
-//! and the same blocks as the base's of that path is unchanged, and a directory in which all is. Of
-//! another file, the blocks that some file of the base has, too, are told by their places there, so
+//! and the same blocks as the base's of that path is unchanged, and a directory in which all is.
+//! Another file's blocks that some file of the base has, too, are told by their places there, so
 //! that a file that was moved costs its name.
 
 use super::nodes::{Node, attributes, children, extents, nodes};
@@ -270,8 +270,8 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Content that the base has, if it is that: blocks that one file has alone may have moved since
-    /// their places were noted.
+    /// Content that the base has, if it is that: blocks that one file has alone may have moved
+    /// since their places were noted.
     fn same(&mut self, ino: Ino, at: u64, (node, from): (usize, u64), len: u64) -> Result<()> {
         let base = self.base.as_ref().expect("it has the blocks");
         let there = &base.nodes[node].attr;

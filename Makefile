@@ -17,7 +17,7 @@ bootstrap: ## Install what is missing to build and test (apt; says what it skips
 	@sh tests/bootstrap.sh
 
 build: ## The program, optimised: target/release/pmfs; and its manual and completions
-	$(CARGO) build --release --workspace --exclude pmfs-shim --exclude pmbench --exclude pmkv-peers --exclude pmkv-python --exclude pmmon --exclude pmmon-cli --exclude pmmon-sys --exclude yat
+	$(CARGO) build --release --workspace --exclude pmfs-shim --exclude pmbench --exclude pmkv-peers --exclude pmkv-peers-sys --exclude pmkv-python --exclude pmmon --exclude pmmon-cli --exclude pmmon-sys --exclude yat
 	$(CARGO) rustc --profile shim -p pmfs-shim --crate-type cdylib
 	@target=$${CARGO_TARGET_DIR:-target}/release; crates/pmemkv-capi/link.sh $$target/libpmemkv_c.a $$target/libpmemkv.so.1
 	@target=$${CARGO_TARGET_DIR:-target}; ln -f $$target/shim/libpmfs_shim.so $$target/release/
@@ -52,6 +52,7 @@ compare-cost: bootstrap build ## Instructions, logged bytes and pools beside ano
 	@bash tests/compare-cost.sh
 
 bench: bootstrap build ## Measure: library, directories, recovery, mount, keys; beside tmpfs and other engines
+	@sh tests/bootstrap.sh bench
 	$(CARGO) build --release -p pmbench -p pmkv-peers
 	@bash tests/bench.sh
 

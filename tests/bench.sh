@@ -29,7 +29,7 @@ section "stray stores kept away: none, protection keys, page permissions (figure
 section "mapped files, by page size, and beside tmpfs and ext4 on a block device (figure 9 of PMFS)"
 "$pmbench" mapped "$@" || exit 1
 
-section "keys and values, beside lmdb and redb"
+section "keys and values, beside lmdb, redb, rocksdb, and pmemkv where PMKV_PEERS names its directory"
 "$target/release/pmkv-peers" || exit 1
 
 for medium in pmep-2014 optane-100 cxl-nvcmm; do

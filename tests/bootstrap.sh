@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what building and testing need, and only what is missing; says what it leaves out.
-# `bootstrap.sh costs`: what counts instructions; `bootstrap.sh suites`: other people's test suites as well (into target/suites, what comes from crates.io);
+# `bootstrap.sh costs`: what counts instructions; `bootstrap.sh bench`: an engine to be measured beside; `bootstrap.sh suites`: other people's test suites as well (into target/suites, what comes from crates.io);
 # `bootstrap.sh guest`: what runs a virtual machine; `bootstrap.sh media`: and one with persistent memory; `bootstrap.sh programs`: those of `programs.sh long`.
 set -eu
 
@@ -36,10 +36,11 @@ libpmem-dev /usr/include/libpmem.h
 libpmemobj-dev /usr/include/libpmemobj.h
 pmdk-tools /usr/bin/pmempool
 '
-suites= guest= media= programs= costs=
+suites= guest= media= programs= costs= bench=
 for part in "$@"; do
     case $part in
     costs) costs=yes ;;
+    bench) bench=yes ;;
     suites) suites=yes ;;
     guest) guest=yes ;;
     media) guest=yes media=yes ;;
@@ -49,6 +50,11 @@ done
 if [ -n "$costs" ]; then
     packages="$packages
 valgrind valgrind
+"
+fi
+if [ -n "$bench" ]; then
+    packages="$packages
+librocksdb7.8 /usr/lib/$(uname -m)-linux-gnu/librocksdb.so.7.8
 "
 fi
 if [ -n "$guest" ]; then

@@ -125,12 +125,12 @@ is_allowed() {
 bash -c 'exec sh tests/bootstrap.sh suites' || exit 1
 stage "format" cargo fmt --all --check
 stage "lint" cargo clippy --all-targets -- -D warnings
-stage "lint: outside the default members" cargo clippy -p yat -p pmbench -p pmkv-peers -p pmkv-python -p pmmon -p pmmon-cli -p pmmon-sys --all-targets -- -D warnings
+stage "lint: outside the default members" cargo clippy -p yat -p pmbench -p pmkv-peers -p pmkv-peers-sys -p pmkv-python -p pmmon -p pmmon-cli -p pmmon-sys --all-targets -- -D warnings
 stage "lint: planted bugs" cargo clippy -p yat --features planted-bugs --all-targets -- -D warnings
 counted "tests" with_open_fuse cargo test --no-fail-fast -- --show-output
 # What tests alone do not leave where programs look for it: the preloaded library.
 stage "build" cargo build
-counted "benchmarks, monitor" cargo test --no-fail-fast -p pmbench -p pmkv-peers -p pmmon -p pmmon-cli -p pmmon-sys -- --show-output
+counted "benchmarks, monitor" cargo test --no-fail-fast -p pmbench -p pmkv-peers -p pmkv-peers-sys -p pmmon -p pmmon-cli -p pmmon-sys -- --show-output
 begin_media
 counted "crash states" cargo test --no-fail-fast -p yat -- --show-output
 counted "planted bugs" cargo test --no-fail-fast -p yat --features planted-bugs --test planted --test heap_planted --test kv_planted -- --show-output

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 const COLUMNS_MAX: usize = 100;
 /// Folders, and how many longer comment lines each has.
-const LONGER: [(&str, usize); 34] = [
+const LONGER: [(&str, usize); 35] = [
     ("crates/pm-cli", 0),
     ("crates/pm-journal", 0),
     ("crates/pm-space", 0),
@@ -29,6 +29,7 @@ const LONGER: [(&str, usize); 34] = [
     ("crates/pmkv-capi", 0),
     ("crates/pmkv-cli", 0),
     ("crates/pmkv-peers", 0),
+    ("crates/pmkv-peers-sys", 0),
     ("crates/pmkv-python", 0),
     ("crates/pmlib", 0),
     ("crates/pmlib-derive", 0),

@@ -57,7 +57,7 @@ bench: bootstrap build ## Measure: library, directories, recovery, mount, keys; 
 	@bash tests/bench.sh
 
 bench-quick: bootstrap build ## The papers' figures redone, small, as a page (as root)
-	$(CARGO) build --release -p pmbench
+	$(CARGO) build --release -p pmbench -p pmkv-peers
 	@target=$${CARGO_TARGET_DIR:-target}; out=$$target/bench-quick; rm -rf "$$out"; pmbench=$$target/release/pmbench; \
 	    "$$pmbench" setup && "$$pmbench" run --quick all --out "$$out" && "$$pmbench" report "$$out"
 

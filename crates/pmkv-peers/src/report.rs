@@ -18,6 +18,8 @@ pub struct Row {
     pub median_ns: f64,
     pub min_ns: f64,
     pub max_ns: f64,
+    /// Bytes of values, by the median.
+    pub mb_per_s: f64,
     /// Median and 99th percentile of a round's calls, the median of rounds, if these were timed one
     /// by one.
     pub p50_ns: Option<f64>,
@@ -47,7 +49,8 @@ pub const NORMALISED: &[&str] = &[
     "the same keys in the same order, a fresh database each round, on one medium, in turns within \
      each round",
     "each put and delete is a transaction of its own, and durable by the engine's own means: pmkv \
-     and pmemkv flush each line and fence, lmdb, redb and rocksdb call the kernel to sync",
+     and pmemkv flush each line and fence, lmdb, redb and rocksdb call the kernel to sync, which \
+     does nothing where the medium is a tmpfs",
     "each get is a transaction of its own where there are any, and copies the value; a scan copies \
      100 values",
     "protect=none: no peer keeps stray stores away; rocksdb does not compress; pmemkv's pool has all \
@@ -97,11 +100,13 @@ impl Row {
                     let each = each.as_ref()?;
                     Some(median(&each.iter().map(pick).collect::<Vec<_>>()))
                 };
+                let median_ns = median(&rounds_ns);
                 Row {
                     operation,
                     value_bytes,
                     engine: engine.name,
-                    median_ns: median(&rounds_ns),
+                    median_ns,
+                    mb_per_s: value_bytes as f64 / median_ns * 1000.0,
                     min_ns: rounds_ns.iter().copied().fold(f64::INFINITY, f64::min),
                     max_ns: rounds_ns.iter().copied().fold(0.0, f64::max),
                     p50_ns: of(|two| two.0),

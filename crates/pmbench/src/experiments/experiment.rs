@@ -202,6 +202,8 @@ pub struct Steps {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
+    /// The target that is claimed to be so good [default: the first of ours].
+    pub of: Option<String>,
     /// The target that stands for the source's other.
     pub against: String,
     /// The point.

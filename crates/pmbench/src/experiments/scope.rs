@@ -23,13 +23,20 @@ pub struct Places {
 }
 
 impl Places {
+    /// The program `pmkv-peers`, beside this one.
+    fn peers(&self) -> PathBuf {
+        self.pmbench.with_file_name("pmkv-peers")
+    }
+
     /// A text as it is told to others: paths of this machine are named as in the data.
     pub fn told(&self, text: &str) -> String {
         let cache = cache_dir();
+        let peers = self.peers();
         let names = [
             (Some(&self.shared), "{shared}"),
             (Some(&self.place), "{place}"),
             (Some(&cache), "{cache}"),
+            (Some(&peers), "pmkv-peers"),
             (Some(&self.pmbench), "pmbench"),
             (Some(&self.pmfs), "pmfs"),
             (self.device.as_ref(), "{device}"),
@@ -69,6 +76,7 @@ impl Scope<'_> {
                 ("cache", text(&cache_dir())),
                 ("pmfs", text(&self.places.pmfs)),
                 ("pmbench", text(&self.places.pmbench)),
+                ("peers", text(&self.places.peers())),
                 ("device", device),
                 ("size", size_bytes.to_string()),
                 ("dir", target.dir.clone()),

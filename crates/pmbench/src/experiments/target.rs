@@ -22,6 +22,9 @@ pub struct Target {
     /// A limit that no target can pass: no peer, but shown beside.
     #[serde(default)]
     pub limit: bool,
+    /// The index of its colour and mark, if its place among the targets does not tell it.
+    #[serde(default)]
+    pub style: Option<usize>,
     /// The things that have to be there.
     #[serde(default)]
     pub needs: Needs,
@@ -65,6 +68,7 @@ impl Target {
             title: format!("{dir}"),
             ours: false,
             limit: false,
+            style: None,
             needs: Needs::default(),
             values: Values::new(),
             make: Vec::new(),

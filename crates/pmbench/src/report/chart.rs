@@ -4,7 +4,7 @@
 //! No library draws them, as drawing libraries use fixed colours. Values are written beside bars,
 //! and lines have marks of different shapes, so that a reader need not tell colours apart.
 
-use super::summary::{Figure, Measured};
+use super::summary::{Figure, Measured, STYLES};
 use super::table::figure as digits;
 use crate::experiments::experiment::Kind;
 use std::fmt::Write;
@@ -105,7 +105,7 @@ fn bars(figure: &Figure, points: &[&Measured]) -> String {
             };
             let [least, median, most] =
                 [spread.least, spread.median, spread.most].map(|value| value * scale);
-            let style = figure.series[series].style;
+            let class = class('b', figure.series[series].style);
             let ours = if figure.series[series].ours {
                 " ours"
             } else {
@@ -113,7 +113,7 @@ fn bars(figure: &Figure, points: &[&Measured]) -> String {
             };
             let _ = write!(
                 svg,
-                "<rect class=\"b{style}{ours}\" x=\"0\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\
+                "<rect class=\"{class}{ours}\" x=\"0\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\
                  <path class=\"spread\" d=\"M{least:.1} {mid:.1}H{most:.1}\"/>\
                  <text class=\"value{ours}\" x=\"{:.1}\" y=\"{text_y:.1}\">{}</text>",
                 median.max(1.0),
@@ -262,7 +262,8 @@ fn line(
         let (low, high) = (axis.y(spread.least), axis.y(spread.most));
         let _ = write!(
             marks,
-            "<path class=\"l{style}\" d=\"M{x:.1} {low:.1}V{high:.1}\"/>{}",
+            "<path class=\"l{}\" d=\"M{x:.1} {low:.1}V{high:.1}\"/>{}",
+            style % STYLES,
             mark(style, x, y)
         );
     }
@@ -271,14 +272,26 @@ fn line(
     } else {
         ""
     };
-    format!("<path class=\"line l{style}{ours}\" d=\"{path}\"/>{marks}")
+    let class = class('l', style);
+    format!("<path class=\"line {class}{ours}\" d=\"{path}\"/>{marks}")
+}
+
+/// The classes of a series's bars and lines.
+fn class(kind: char, style: usize) -> String {
+    let second = if style < STYLES { "" } else { " second" };
+    format!("{kind}{}{second}", style % STYLES)
 }
 
 fn mark(style: usize, x: f64, y: f64) -> String {
-    let class = format!("class=\"b{style}\"");
-    match style {
+    // Marks of the first set are filled but for one, those of the second set hollow but for that.
+    let is_hollow = (style < STYLES) == (style % STYLES == 1);
+    let class = match is_hollow {
+        true => format!("class=\"hollow l{}\"", style % STYLES),
+        false => format!("class=\"b{}\"", style % STYLES),
+    };
+    match style % STYLES {
         0 => format!("<circle {class} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/>"),
-        1 => format!("<circle class=\"hollow l{style}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>"),
+        1 => format!("<circle {class} cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>"),
         2 => format!(
             "<rect {class} x=\"{:.1}\" y=\"{:.1}\" width=\"7\" height=\"7\"/>",
             x - 3.5,

@@ -75,7 +75,9 @@ fn svg(figure: &Figure, style: &str) -> String {
                 y + LINE,
                 chart::WIDTH
             );
-            inside.push_str(&chart::draw(figure, points).replacen("<svg", &at, 1));
+            // The class's width is that of a chart which stands alone.
+            let drawn = chart::draw(figure, points).replacen(" class=\"chart\"", "", 1);
+            inside.push_str(&drawn.replacen("<svg", &at, 1));
         }
         let heights = row.iter().map(|(_, points)| chart::height(figure, points));
         y += LINE + heights.fold(0.0, f64::max);

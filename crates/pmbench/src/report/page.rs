@@ -312,9 +312,13 @@ fn claims(page: &mut String, figure: &Figure) {
                 )
             }
         };
+        let of = claim
+            .of
+            .as_ref()
+            .map_or(String::new(), |of| format!("{} ", escape(of)));
         let _ = writeln!(
             page,
-            "<dd class=\"claim\">{}, against {}: there {}x, <span class=\"{class}\">{here}</span></dd>",
+            "<dd class=\"claim\">{}, {of}against {}: there {}x, <span class=\"{class}\">{here}</span></dd>",
             escape(&Point::text(&claim.at)),
             escape(&claim.against),
             claim.times,

@@ -11,7 +11,7 @@ use crate::experiments::template::Values;
 use crate::measure::Figures;
 use std::path::Path;
 
-/// Colours and marks that there are.
+/// Colours and marks that there are; a second set has these colours, broken lines and hollow marks.
 pub const STYLES: usize = 8;
 
 /// A run.
@@ -179,7 +179,10 @@ impl Figure {
                     title: titled.unwrap_or_else(|| (*name).to_owned()),
                     ours: target.is_some_and(|target| target.ours),
                     limit: target.is_some_and(|target| target.limit),
-                    style: order(name).unwrap_or(STYLES).min(STYLES - 1),
+                    style: target
+                        .and_then(|target| target.style)
+                        .map(|style| style % (2 * STYLES))
+                        .unwrap_or(order(name).unwrap_or(STYLES).min(STYLES - 1)),
                 }
             })
             .collect();
@@ -257,16 +260,16 @@ impl Figure {
         losses
     }
 
-    /// The source's ratios beside ours, of the first series of ours.
+    /// The source's ratios beside ours, of the first series of ours if they name none.
     pub fn claims(&self) -> Vec<(&Claim, Option<Times>)> {
-        let ours = self.ours().first().copied();
+        let named = |name: &str| self.series.iter().position(|one| one.name == name);
         let of = |claim: &Claim| {
-            let peer = self
-                .series
-                .iter()
-                .position(|one| one.name == claim.against)?;
+            let ours = match &claim.of {
+                Some(name) => named(name)?,
+                None => self.ours().first().copied()?,
+            };
             let point = self.points.iter().find(|point| point.labels == claim.at)?;
-            self.times(point, ours?, peer)
+            self.times(point, ours, named(&claim.against)?)
         };
         self.experiment
             .claims
@@ -278,11 +281,15 @@ impl Figure {
     /// Returns whether a series of ours falls short: of a peer somewhere, or, the first one, of
     /// what the source claims.
     pub fn falls_short(&self, ours: usize) -> bool {
+        let is_first = self.ours().first() == Some(&ours);
         let misses = |(claim, here): &(&Claim, Option<Times>)| {
-            here.as_ref().is_some_and(|here| here.median < claim.times)
+            let is_its = match &claim.of {
+                Some(name) => *name == self.series[ours].name,
+                None => is_first,
+            };
+            is_its && here.as_ref().is_some_and(|here| here.median < claim.times)
         };
-        let first = self.ours().first() == Some(&ours);
-        !self.losses(ours).is_empty() || first && self.claims().iter().any(misses)
+        !self.losses(ours).is_empty() || self.claims().iter().any(misses)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{FIRST, Fences, Known, MENDED, SPLITTING, Tree, corrupt, version_of};
+use super::{FIRST, Fences, Known, MENDED, NEW_VERSION, SPLITTING, Tree, corrupt, version_of};
 use crate::error::Result;
 use crate::record;
 use crate::slot::Slot;
@@ -73,6 +73,27 @@ impl Map {
             fences: Fences::of(before.chain([low]).chain(after)),
             high: self.high.clone(),
         }
+    }
+
+    /// The maps of a chunk that keeps so many leaves, and has this version by now, and of the new
+    /// one, which has the others from its first leaf on.
+    pub fn halves(&self, stay: usize, version: u32) -> (Map, Map) {
+        let start = self.fences.get(stay - 1).to_vec();
+        let lower = Map {
+            version,
+            leaves: self.leaves[..stay].to_vec(),
+            low: self.low.clone(),
+            fences: Fences::of(self.fences.iter().take(stay - 1)),
+            high: Some(start.clone()),
+        };
+        let upper = Map {
+            version: NEW_VERSION,
+            leaves: (0..).take(self.leaves.len() - stay).collect(),
+            low: start,
+            fences: Fences::of(self.fences.iter().skip(stay)),
+            high: self.high.clone(),
+        };
+        (lower, upper)
     }
 }
 

@@ -55,6 +55,9 @@ const VERSION_MASK: u64 = (1 << 30) - 1;
 /// The word of a leaf whose range begins with the least key of all.
 pub(crate) const FIRST: u64 = 1 << pmlib_format::kv::SLOT_HASH_SHIFT;
 
+/// The version of a chunk that a split has made.
+pub(crate) const NEW_VERSION: u32 = 1;
+
 /// The version in a chunk's note.
 #[inline]
 pub(crate) fn version_of(note: u64) -> u32 {

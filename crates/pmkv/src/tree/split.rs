@@ -22,8 +22,8 @@ use pmlib_format::kv::{DEPTH_MAX, STATE_LIVE, STATE_PUT};
 
 use super::top::Shared;
 use super::{
-    Found, MENDED, Map, SPLITTING, Seek, Tree, Way, empty_chunk, fences, leaf_word, mended, room,
-    version_of,
+    Found, MENDED, Map, NEW_VERSION, SPLITTING, Seek, Tree, Way, empty_chunk, fences, leaf_word,
+    mended, room, version_of,
 };
 use crate::directory::{Directory, chunk_word};
 use crate::engine::Cut;
@@ -34,14 +34,17 @@ use crate::places::Place;
 use crate::record::{self, Head};
 use crate::slot::Slot;
 
+/// The bytes of the least place of a record.
+const LINE: u64 = 64;
+
 /// The outcome of an attempt to split a leaf.
 enum Tried {
     /// The place was used for the fence.
     Done,
     /// There is room by now; how many of the keys are the leaf's.
     Room(usize),
-    /// A place is wanted for this fence.
-    Fence(Vec<u8>),
+    /// A place of so many bytes is wanted for the fence.
+    Fence(u64),
     /// The chunk has no free leaf.
     Full(u64),
 }
@@ -61,6 +64,11 @@ struct Plan {
 /// A key of a leaf, and its slot; `None`: it is to have one.
 pub(crate) type Slotted = (Vec<u8>, Option<(u64, Slot)>);
 
+/// Whether a place that was taken for `room` bytes is one for a record of so many.
+fn is_room_of(bytes: u64, room: u64) -> bool {
+    bytes == room || bytes < room && room == LINE
+}
+
 /// How many of so many are to stay below: most, where keys come in order.
 fn staying(count: usize, is_ascending: bool) -> usize {
     let above = if is_ascending { count / 8 } else { count / 2 };
@@ -77,9 +85,14 @@ impl<'h> Tree<'h> {
     /// Splits the leaf of a key once, if it has no slot left for it and for those of `keys`, which
     /// begin with it and are in order; nothing is locked. `Some`: it has, and so many are its.
     pub(crate) fn split_for(&self, key: Key<'_>, keys: &[&[u8]]) -> Result<Option<usize>> {
-        let mut taken: Option<(Place, Vec<u8>)> = None;
+        // Most fences have a line, so that a full leaf need not be read again with a place for its
+        // own. A batch's leaves mostly have room.
+        let mut taken = match keys {
+            [] => self.take(LINE).ok().map(|place| (place, LINE)),
+            _ => None,
+        };
         loop {
-            let tried = self.try_split(key, keys, taken.as_ref());
+            let tried = self.try_split(key, keys, taken);
             if matches!(tried, Ok(Tried::Done)) {
                 return Ok(None);
             }
@@ -92,10 +105,7 @@ impl<'h> Tree<'h> {
                 Tried::Done => return Ok(None),
                 Tried::Room(keys) => return Ok(Some(keys)),
                 Tried::Full(chunk) => return self.split_chunk(key, chunk).map(|()| None),
-                Tried::Fence(fence) => {
-                    let place = self.take(record::taken(&fence, &[])?)?;
-                    taken = Some((place, fence));
-                }
+                Tried::Fence(bytes) => taken = Some((self.take(bytes)?, bytes)),
             }
         }
     }
@@ -104,7 +114,7 @@ impl<'h> Tree<'h> {
         &self,
         key: Key<'_>,
         keys: &[&[u8]],
-        taken: Option<&(Place, Vec<u8>)>,
+        taken: Option<(Place, u64)>,
     ) -> Result<Tried> {
         let (_locked, known, map) = self.lock_chunk_at(Seek::At(key.bytes))?;
         let found = Found::of(&known, &map, Seek::At(key.bytes));
@@ -116,44 +126,57 @@ impl<'h> Tree<'h> {
         let Some(plan) = self.plan(&leaf, key, keys)? else {
             return Ok(Tried::Room(keys.len()));
         };
-        let free = (0..self.cut.all_leaves()).find(|leaf| !map.leaves.contains(leaf));
-        let Some(free) = free else {
+        let Some(free) = self.free_leaf(&map) else {
             return Ok(Tried::Full(known.chunk));
         };
+        let bytes = record::taken(&plan.fence, &[])?;
         match taken {
-            Some((place, fence)) if *fence == plan.fence => {
+            Some((place, room)) if is_room_of(bytes, room) => {
                 let new = self.leaf_of(known.chunk, free, map.version);
-                self.part(&leaf, &new, *place, &plan)?;
+                self.part(&leaf, &new, place, &plan)?;
                 let version = map.version.wrapping_add(1);
                 let next = map.with(version, found.nth, &plan.fence, free);
                 known.map.store(Some(Arc::new(next)));
                 Ok(Tried::Done)
             }
-            _ => Ok(Tried::Fence(plan.fence)),
+            _ => Ok(Tried::Fence(bytes)),
         }
+    }
+
+    /// A leaf that a chunk does not use.
+    fn free_leaf(&self, map: &Map) -> Option<u64> {
+        let mut is_used = vec![false; self.cut.all_leaves() as usize];
+        for &leaf in &map.leaves {
+            is_used[leaf as usize] = true;
+        }
+        let free = is_used.iter().position(|is_used| !is_used);
+        free.map(|leaf| leaf as u64)
     }
 
     /// How a locked leaf is parted; `None`: it has a free slot, and one for each of a batch's keys.
     fn plan(&self, leaf: &Located<Way>, key: Key<'_>, new: &[&[u8]]) -> Result<Option<Plan>> {
-        let (mut keys, mut damaged) = (Vec::<Slotted>::new(), Vec::new());
-        let mut free = 0;
+        let slots = self.cut.lines() as usize * 8;
+        let mut used = Vec::with_capacity(slots);
         for line in 1..=self.cut.lines() {
             let start = leaf.line(line);
             let words: [u64; 8] = self.ground.mem().read(start);
-            for (nth, &word) in words.iter().enumerate() {
-                let (at, slot) = (start + nth as u64 * 8, Slot(word));
-                if word == 0 {
-                    free += 1;
-                    continue;
-                }
-                match self.key_in(slot)? {
-                    Some(key) => keys.push((key, Some((at, slot)))),
-                    None => damaged.push((at, slot)),
-                }
-            }
+            let lines = (start..).step_by(8).zip(words.map(Slot));
+            used.extend(lines.filter(|(_, slot)| slot.0 != 0));
         }
+        let free = slots - used.len();
         if free > 0 && free >= new.len() {
             return Ok(None);
+        }
+        // All records are asked for before the first is waited for.
+        for (_, slot) in &used {
+            self.ground.mem().prefetch_if_there(slot.place());
+        }
+        let (mut keys, mut damaged) = (Vec::<Slotted>::with_capacity(slots), Vec::new());
+        for (at, slot) in used {
+            match self.key_in(slot)? {
+                Some(key) => keys.push((key, Some((at, slot)))),
+                None => damaged.push((at, slot)),
+            }
         }
         keys.sort_by(|one, other| one.0.cmp(&other.0));
         let is_ascending = keys.last().is_none_or(|(last, _)| key.bytes > &last[..]);
@@ -262,7 +285,7 @@ impl<'h> Tree<'h> {
     /// Splits the chunk of a key, if it has no free leaf; nothing is locked.
     fn split_chunk(&self, key: Key<'_>, full: u64) -> Result<()> {
         let mem = self.ground.mem();
-        let mut locked: Option<(Locked<'h>, Shared, Arc<Map>, usize)> = None;
+        let mut locked: Option<(Locked<'h>, Shared, Arc<Map>, usize, u64)> = None;
         let done = self.heap.tx(|tx| {
             tx.lock(self.head)?;
             let _window = mem.window();
@@ -279,15 +302,16 @@ impl<'h> Tree<'h> {
             let found = Found::of(&known, &map, Seek::At(key.bytes));
             let stay = staying(count, found.nth + 1 == count);
             let content = self.upper(full, &map.leaves[stay..]);
-            let new = self.make_index(tx, &content, mended(1) | all_settled(self.cut.groups))?;
+            let note = mended(NEW_VERSION) | all_settled(self.cut.groups);
+            let new = self.make_index(tx, &content, note)?;
             self.append(tx, new)?;
             // Readers wait for the lock from now on, and mend it if this process dies.
             let at = self.note(full);
             mem.store(at, mended(map.version) & !MENDED);
-            locked = Some((lock, known, map, stay));
+            locked = Some((lock, known, map, stay, new));
             Ok(())
         });
-        let Some((_lock, known, map, stay)) = locked else {
+        let Some((_lock, known, map, stay, new)) = locked else {
             return done;
         };
         let _window = mem.window();
@@ -306,8 +330,15 @@ impl<'h> Tree<'h> {
         mem.fence();
         self.mark_sequence(full, false);
         self.change_note(full, |note| note | settled);
-        known.map.store(None);
-        self.refresh()
+        // The maps of both are known, so that nobody has to read their fences.
+        let (lower, upper) = map.halves(stay, version_of(mem.load_cached(self.note(full))));
+        known.map.store(Some(Arc::new(lower)));
+        self.refresh()?;
+        let made = self.state.known(Seek::At(&upper.low));
+        if made.chunk == new {
+            made.map.store(Some(Arc::new(upper)));
+        }
+        Ok(())
     }
 
     /// The content of a new chunk with leaves of a locked one.

@@ -29,15 +29,16 @@ section "stray stores kept away: none, protection keys, page permissions (figure
 section "mapped files, by page size, and beside tmpfs and ext4 on a block device (figure 9 of PMFS)"
 "$pmbench" mapped "$@" || exit 1
 
-section "keys and values, beside lmdb, redb, rocksdb, and pmemkv where PMKV_PEERS names its directory"
-"$target/release/pmkv-peers" || exit 1
-
 for medium in pmep-2014 optane-100 cxl-nvcmm; do
     section "an emulated medium beside what it was asked to be: $medium"
     "$pmbench" emulate --emulate "$medium" "$@" || exit 1
 done
 
 make_place bench 50%
+
+section "keys and values, beside lmdb, redb, rocksdb, and pmemkv where PMKV_PEERS names its directory"
+"$target/release/pmkv-peers" --dir "$place" || exit 1
+
 why=$(why_no_mount)
 if [ -n "$why" ]; then
     echo "the mount was not measured: $why"

@@ -370,3 +370,34 @@ fn a_lost_flag_is_mended() {
             .is_of_snapshot
     );
 }
+
+/// A flag that was set by damage, of a user's directory, a file or the root, is taken away again.
+#[test]
+fn a_stray_flag_is_mended() {
+    let scratch = Scratch::new(16 << 20);
+    let fs = open(&scratch);
+    let source = planted(&fs);
+    fs.create_snapshot(source, b"/src", b"one").unwrap();
+    for path in ["src/dir", "src/file", "src", ""] {
+        let ino = match path {
+            "" => ROOT_INO,
+            path => find(&fs, ROOT_INO, path),
+        };
+        fs.change(|pool| pool.set_of_snapshot(ino, true)).unwrap();
+        let report = fs.check().unwrap();
+        assert!(!report.is_clean(), "{path}");
+        let repaired = fs.repair().unwrap();
+        assert!(
+            repaired.left.is_clean(),
+            "{path}: {:?}",
+            repaired.left.findings
+        );
+        assert!(!fs.getattr(ino).unwrap().is_of_snapshot, "{path}");
+        fs.create(source, b"new", &NODE).unwrap();
+        fs.unlink(source, b"new").unwrap();
+    }
+    // The snapshot is what it was.
+    let top = fs.snapshot(b"one").unwrap().ino;
+    let made = fs.create(top, b"new", &NODE);
+    assert!(matches!(made, Err(Error::OfSnapshot)), "{made:?}");
+}

@@ -42,6 +42,8 @@ pub(super) struct Known {
     pub parent: u64,
     /// It is of a snapshot.
     pub of_snapshot: bool,
+    /// It is the directory of all snapshots.
+    pub has_snapshots: bool,
     /// A name leads to it.
     pub reachable: bool,
     /// A directory's tree is damaged.

@@ -15,6 +15,9 @@ use pmfs_format::inode::{ROOT_INO, SIZE_MASK};
 use pmfs_format::{BLOCK_SHIFT, InodeRaw};
 use std::collections::{HashMap, HashSet};
 
+/// Directories above another one that are looked at: damaged ones may be in a circle.
+const DEPTH_MAX: usize = 65_536;
+
 /// A directory being checked.
 struct Scan<'a> {
     dir: Ino,
@@ -197,8 +200,8 @@ impl Checker<'_> {
         if scan.own {
             self.kinds(record, at);
         }
-        if self.inodes[dir as usize].of_snapshot {
-            self.of_snapshot(ino, at);
+        if self.inodes[dir as usize].of_snapshot != known.of_snapshot {
+            self.snapshots(dir, ino, at);
         }
         if known.kind != mode::S_IFDIR {
             self.inodes[ino as usize].named += 1;
@@ -223,20 +226,39 @@ impl Checker<'_> {
         true
     }
 
-    /// An inode in a directory of a snapshot is of it, too.
-    fn of_snapshot(&mut self, ino: Ino, at: &str) {
-        let known = &mut self.inodes[ino as usize];
-        if !known.live || known.of_snapshot {
+    /// An inode in a directory of a snapshot is of it, too; one that is of a snapshot is below the
+    /// directory of all snapshots.
+    fn snapshots(&mut self, dir: Ino, ino: Ino, at: &str) {
+        let is_of_one = self.inodes[dir as usize].of_snapshot;
+        if !is_of_one && self.may_have_snapshots(dir) {
             return;
         }
-        known.of_snapshot = true;
+        self.inodes[ino as usize].of_snapshot = is_of_one;
         if let Ok(inode) = Inode::load(self.pool(), ino) {
-            let text = format!("{at}: it can be changed, and its directory is of a snapshot");
+            let text = match is_of_one {
+                true => format!("{at}: it can be changed, and its directory is of a snapshot"),
+                false => format!("{at}: it can't be changed, and is of no snapshot"),
+            };
             let mut hot = inode.hot();
-            hot.set_of_snapshot(true);
+            hot.set_of_snapshot(is_of_one);
             let fix = Fix::word(InodeRaw::links.of(inode.off), hot.links_word());
             self.find_to_fix(number::SNAPSHOT, text, fix);
         }
+    }
+
+    /// Returns whether a directory is that of all snapshots, or below it.
+    fn may_have_snapshots(&self, dir: Ino) -> bool {
+        let mut at = dir;
+        for _ in 0..DEPTH_MAX {
+            let Some(known) = self.inodes.get(at as usize) else {
+                return false;
+            };
+            if known.has_snapshots || at == ROOT_INO {
+                return known.has_snapshots;
+            }
+            at = known.parent;
+        }
+        false
     }
 
     /// The type that the name tells against the inode's own. The name is believed where the inode

@@ -3,6 +3,7 @@
 use super::checker::{Checker, Known};
 use super::fix::Fix;
 use super::report::number;
+use crate::staging::HOME;
 use pmfs::Error;
 use pmfs::parts::dir::bucket::{Bucket, Header, fingerprint, kind_of};
 use pmfs::parts::inode::{Inode, PER_BLOCK, is_kind, plausible};
@@ -297,9 +298,17 @@ impl Checker<'_> {
             let text = format!("inode {}: unknown {what}", inode.ino);
             self.find_to_fix(number::INODE, text, Fix::word(off, word));
         };
-        if inode.flags & !FLAG_SNAPSHOT != 0 && inode.links > 0 {
+        let can_be = if inode.ino == ROOT_INO {
+            0
+        } else {
+            FLAG_SNAPSHOT
+        };
+        if inode.flags & !can_be != 0 && inode.links > 0 {
             let links = InodeRaw::links.of(inode.off);
-            unknown("flags", links, inode.with_links(inode.links));
+            let mut hot = inode.hot();
+            hot.set_links(inode.links);
+            hot.set_of_snapshot(inode.flags & can_be != 0);
+            unknown("flags", links, hot.links_word());
         }
         if inode.mode >> 16 != 0 {
             let word = u64::from(inode.mode & 0xffff) | u64::from(inode.generation) << 32;
@@ -350,7 +359,9 @@ impl Checker<'_> {
     fn attributes(&mut self, inode: &Inode) {
         let drop = || Fix::word(InodeRaw::xattr.of(inode.off), 0);
         match xattr::load(self.pool, inode) {
-            Ok(_) if inode.xattr != 0 => {
+            Ok(attributes) if inode.xattr != 0 => {
+                let known = &mut self.inodes[inode.ino as usize];
+                known.has_snapshots = attributes.iter().any(|(name, _)| name == HOME);
                 let by = format!("the attributes of inode {}", inode.ino);
                 self.claim(inode.xattr_run(), &by, &drop);
             }

@@ -116,7 +116,7 @@ fn staged(
     becomes: Becomes<'_>,
 ) -> Result<(Staging, Result<CloneReport>)> {
     let pool = fs.pool();
-    let was_snapshot = fs.getattr(source)?.is_of_snapshot;
+    let was_snapshot = fs.is_of_snapshot(source)?;
     let _writable = pool.pm.mapping().writable();
     let locks = AllLocks::take(pool);
     let began = pool.clock.now_ns();
@@ -182,7 +182,7 @@ impl<'a> Copy<'a> {
     fn tree(&mut self, source: Ino, was_snapshot: bool) -> Result<()> {
         self.staging.mark(self.fs)?;
         let attr = self.fs.getattr(source)?;
-        if attr.is_of_snapshot != was_snapshot {
+        if self.fs.is_of_snapshot(source)? != was_snapshot {
             // It is being deleted, and may lack some of its names.
             return Err(Error::Stale);
         }

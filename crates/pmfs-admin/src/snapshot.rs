@@ -105,7 +105,7 @@ pub(crate) fn list(fs: &Fs) -> Result<Vec<Snapshot>> {
 
 fn find(fs: &Fs, home: Ino, name: &[u8]) -> Result<Snapshot> {
     let attr = fs.lookup(home, name)?;
-    if !attr.is_of_snapshot || !is(&attr, mode::S_IFDIR) {
+    if !is(&attr, mode::S_IFDIR) || !fs.is_of_snapshot(attr.ino)? {
         return Err(Error::NotFound);
     }
     let (origin, id) = origin(fs, attr.ino)?;

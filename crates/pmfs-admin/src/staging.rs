@@ -158,7 +158,7 @@ pub(crate) fn remove(fs: &Fs, dir: Ino, name: &[u8]) -> Result<()> {
     while let Some((dir, name)) = above.last().cloned() {
         let gone = match fs.lookup(dir, &name) {
             Ok(attr) if is(&attr, mode::S_IFDIR) => {
-                if attr.is_of_snapshot {
+                if fs.is_of_snapshot(attr.ino)? {
                     fs.pool().set_of_snapshot(attr.ino, false)?;
                 }
                 match fs.rmdir(dir, &name) {

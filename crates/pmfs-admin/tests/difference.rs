@@ -75,7 +75,7 @@ fn received(fs: &Fs, mut bytes: &[u8]) -> Result<ReceiveReport> {
 fn are_alike(one: &Fs, other: &Fs, name: &str) {
     let [one, other] = [one, other].map(|fs| {
         let snapshot = fs.snapshot(name.as_bytes()).unwrap();
-        assert!(fs.getattr(snapshot.ino).unwrap().is_of_snapshot);
+        assert!(fs.is_of_snapshot(snapshot.ino).unwrap());
         (snapshot.id, snapshot.origin, tree(fs, snapshot.ino))
     });
     assert_eq!((one.0, one.1), (other.0, other.1), "{name}");

@@ -18,13 +18,19 @@ pub const EXECUTE: u32 = 1;
 /// The attribute that holds an inode's access ACL.
 pub const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 
-/// Refuses to write to what is of a snapshot, whoever asks ([`Attr::is_fixed`]).
+/// Refuses to write to content and names of a snapshot, whoever asks. A device, a FIFO or a socket
+/// there is written to as ever.
 ///
 /// # Errors
 /// EROFS.
-#[inline]
-pub fn allow_kind(attr: &Attr, want: u32) -> Result<(), i32> {
-    match attr.is_fixed() && want & WRITE != 0 {
+pub fn allow_kind(
+    attr: &Attr,
+    want: u32,
+    is_of_snapshot: impl FnOnce() -> bool,
+) -> Result<(), i32> {
+    let kind = attr.mode & mode::S_IFMT;
+    let has_content = matches!(kind, mode::S_IFREG | mode::S_IFDIR | mode::S_IFLNK);
+    match want & WRITE != 0 && has_content && is_of_snapshot() {
         true => Err(EROFS),
         false => Ok(()),
     }

@@ -39,10 +39,6 @@ pub fn fill_stat(stat: &mut libc::stat, attr: &Attr, device: u64) {
 pub fn fill_statx(all: &mut libc::statx, attr: &Attr, device: u64) {
     all.stx_mask = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
     all.stx_blksize = BLOCK_BYTES;
-    all.stx_attributes_mask |= libc::STATX_ATTR_IMMUTABLE as u64;
-    if attr.is_of_snapshot {
-        all.stx_attributes |= libc::STATX_ATTR_IMMUTABLE as u64;
-    }
     all.stx_nlink = attr.links;
     all.stx_uid = attr.uid;
     all.stx_gid = attr.gid;

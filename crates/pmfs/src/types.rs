@@ -74,20 +74,9 @@ pub struct Attr {
     pub ctime_ns: i64,
     /// Creation.
     pub crtime_ns: i64,
-    /// It is of a snapshot, and does not change.
-    pub is_of_snapshot: bool,
 }
 
 impl Attr {
-    /// Returns whether it has content or names, which can't change since it is of a snapshot. A
-    /// device, a FIFO or a socket there is written to as ever.
-    #[must_use]
-    #[inline]
-    pub fn is_fixed(&self) -> bool {
-        let kind = self.mode & mode::S_IFMT;
-        self.is_of_snapshot && matches!(kind, mode::S_IFREG | mode::S_IFDIR | mode::S_IFLNK)
-    }
-
     /// Returns whether it is a file with fewer blocks than its size has.
     #[must_use]
     #[inline]

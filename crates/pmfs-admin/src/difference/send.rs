@@ -88,7 +88,7 @@ pub fn send(
     sender.all(watch)?;
     for one in [Some(snapshot), base].into_iter().flatten() {
         // Its files may have been removed under their numbers.
-        if !fs.getattr(one.ino)?.is_of_snapshot {
+        if !fs.is_of_snapshot(one.ino)? {
             return Err(Error::Stale);
         }
     }

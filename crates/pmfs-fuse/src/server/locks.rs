@@ -68,7 +68,7 @@ impl Server {
             self.release(attr.ino);
             return Err(Error::Stale);
         }
-        if attr.is_fixed() && access != Access::Reading {
+        if access != Access::Reading && self.fs.is_of_snapshot(attr.ino).unwrap_or(false) {
             self.release(attr.ino);
             return Err(Error::OfSnapshot);
         }

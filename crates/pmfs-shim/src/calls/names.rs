@@ -465,6 +465,8 @@ pub(crate) fn access(room: &mut Inner, [dirfd, path, want, flags]: [u64; 4]) -> 
     }
     let allow = |fs: &Fs, attr: &Attr| {
         if want != 0 {
+            let is_of_snapshot = || fs.is_of_snapshot(attr.ino).unwrap_or(false);
+            rights::allow_kind(attr, want as u32, is_of_snapshot)?;
             credentials::allow(fs, attr, want as u32)?;
         }
         Ok(0)

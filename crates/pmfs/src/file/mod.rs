@@ -162,7 +162,7 @@ impl Pool {
     ) -> Result<T> {
         let early = planted!("bug-inode-read-unlocked").then(|| Inode::live_file(self, ino));
         let locks = LockSet::take(self, &[ino]);
-        self.on_locked(&locks, ino, Inode::changeable, early, change)
+        self.on_locked(&locks, ino, true, early, change)
     }
 
     /// Runs work on a regular file's blocks that leaves its content as it is.
@@ -172,7 +172,7 @@ impl Pool {
         change: impl FnOnce(&mut Work<'_>) -> Result<T>,
     ) -> Result<T> {
         let locks = LockSet::take(self, &[ino]);
-        self.on_locked(&locks, ino, Ok, None, change)
+        self.on_locked(&locks, ino, false, None, change)
     }
 
     /// Works as [`Pool::on_file`] on `to`, beside a file `from` that `change` may read as it stands
@@ -189,20 +189,19 @@ impl Pool {
         self.pages_are_clean(line, from)?;
         let source = Inode::live(self, from)?;
         source.require_file()?;
-        self.on_locked(&locks, to, Inode::changeable, None, |work| {
+        self.on_locked(&locks, to, true, None, |work| {
             let is_pinned = work.pinned || self.is_pinned(line, from);
             change(work, &source, is_pinned)
         })
     }
 
-    /// Works as [`Pool::on_file`], with locks that are had already, on an inode that passes `gate`;
-    /// `early` is the inode as it was before that.
-    #[inline(always)]
+    /// Works as [`Pool::on_file`], with locks that are had already; `early` is the inode as it was
+    /// before that. `changes`: what the file shows.
     fn on_locked<T>(
         &self,
         locks: &LockSet<'_>,
         ino: Ino,
-        gate: impl FnOnce(Inode) -> Result<Inode>,
+        changes: bool,
         early: Option<Result<Inode>>,
         change: impl FnOnce(&mut Work<'_>) -> Result<T>,
     ) -> Result<T> {
@@ -212,7 +211,9 @@ impl Pool {
             Some(early) => early?,
             None => Inode::live_file(self, ino)?,
         };
-        let inode = gate(inode)?;
+        if changes {
+            inode.changeable()?;
+        }
         let lane = Claim::new(self);
         inode.account_in(&lane);
         change(&mut Work {

@@ -29,6 +29,12 @@ impl Fs {
         self.read_call(|pool| pool.getattr(ino))
     }
 
+    /// Returns whether an inode is of a snapshot: calls that would change it are
+    /// [`crate::Error::OfSnapshot`].
+    pub fn is_of_snapshot(&self, ino: Ino) -> Result<bool> {
+        self.read_call(|pool| pool.is_of_snapshot(ino))
+    }
+
     /// Looks up an entry that [`Fs::readdir`] has just listed, by its inode number. An entry that
     /// has been replaced since may give an error.
     pub fn listed(&self, dir: Ino, entry: &DirEntry<'_>) -> Result<Attr> {

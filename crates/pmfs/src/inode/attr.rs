@@ -39,7 +39,6 @@ impl Pool {
         attr.mtime_ns = inode.mtime_ns;
         attr.ctime_ns = inode.ctime_ns();
         attr.crtime_ns = cold[2] as i64;
-        attr.is_of_snapshot = inode.is_of_snapshot();
     }
 
     pub(crate) fn getattr(&self, ino: Ino) -> Result<Attr> {

@@ -246,15 +246,15 @@ impl Inode {
         self.flags & FLAG_SNAPSHOT != 0
     }
 
-    /// Passes an inode that a call may change, as it was read under its lock.
+    /// Checks that a call may change it, as it was read under its lock.
     ///
     /// # Errors
     /// [`Error::OfSnapshot`].
     #[inline(always)]
-    pub fn changeable(self) -> Result<Inode> {
+    pub fn changeable(&self) -> Result<()> {
         match self.is_of_snapshot() && !planted!("bug-snapshot-changeable") {
             true => Err(of_snapshot()),
-            false => Ok(self),
+            false => Ok(()),
         }
     }
 

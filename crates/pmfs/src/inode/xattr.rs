@@ -279,7 +279,8 @@ impl Pool {
     ) -> Result<()> {
         self.writable()?;
         let locks = LockSet::take(self, &[ino]);
-        let inode = Inode::live(self, ino)?.changeable()?;
+        let inode = Inode::live(self, ino)?;
+        inode.changeable()?;
         let mut attributes = load(self, &inode)?;
         let effect = change(&inode, &mut attributes)?;
         if !effect.attributes && effect.mode.is_none() {

@@ -36,7 +36,8 @@ impl Pool {
 
     fn set_words(&self, ino: Ino, change: &dyn Fn(&Attr) -> SetAttr) -> Result<()> {
         let locks = LockSet::take(self, &[ino]);
-        let inode = Inode::live(self, ino)?.changeable()?;
+        let inode = Inode::live(self, ino)?;
+        inode.changeable()?;
         let set = change(&self.attr_of(&inode));
         if !set.has_words() {
             return Ok(());

@@ -22,7 +22,8 @@ impl Pool {
         };
         let locks = LockSet::take(self, &[dir, ino]);
         let parent = named_dir(self, dir)?;
-        let inode = Inode::live(self, ino)?.changeable()?;
+        let inode = Inode::live(self, ino)?;
+        inode.changeable()?;
         if find(self, &parent, &name)?.is_some() {
             return Err(Error::Exists);
         }

@@ -48,7 +48,8 @@ pub fn named_dir(pool: &Pool, ino: Ino) -> Result<Inode> {
         return Err(Error::NotFound);
     }
     inode.require_dir()?;
-    inode.possible()?.changeable()
+    inode.changeable()?;
+    inode.possible()
 }
 
 /// The inode that a name names, in one word, which is answered in a register: the number, above it

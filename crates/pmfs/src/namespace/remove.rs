@@ -64,7 +64,7 @@ impl Pool {
                 What::Directory if !inode.is_dir() => return Err(Error::NotDirectory),
                 What::Directory if inode.size() > 0 => return Err(Error::NotEmpty),
                 // A file is of no snapshot any more when the directory that has it is not.
-                What::Directory => drop(inode.changeable()?),
+                What::Directory => inode.changeable()?,
                 _ => {}
             }
             let links = if what == What::Directory {

@@ -13,6 +13,14 @@ use pm_journal::error::Result;
 use pm_journal::locks::LockSet;
 
 impl Pool {
+    /// Returns whether an inode has the flag.
+    ///
+    /// # Errors
+    /// [`pm_journal::error::Error::Stale`]: there is no such number.
+    pub(crate) fn is_of_snapshot(&self, ino: Ino) -> Result<bool> {
+        Ok(Inode::load(self, ino)?.is_of_snapshot())
+    }
+
     /// Sets or clears the flag of one inode. Its times stay.
     ///
     /// # Errors

@@ -5,12 +5,13 @@
 //! open table say which processes have it; each of them also holds the inode once. A line without
 //! such a word belongs to nobody.
 
+use crate::inode::Inode;
 use crate::open::file_lock::table::Lock;
 use crate::open::file_lock::{Owner, Request};
 use crate::pool::Pool;
 use crate::tables::annex::{HeldLine, Line, Table};
 use crate::tables::open_table::Thing;
-use crate::types::{Attr, FileId, Ino, LockClass, LockKind, LockRange};
+use crate::types::{Attr, FileId, Ino, LockClass, LockKind, LockRange, mode};
 use pm_journal::error::{Error, Result};
 use pm_journal::locks::LockSet;
 use pm_space::Class;
@@ -105,8 +106,8 @@ impl Pool {
     /// # Errors
     /// [`Error::TooManyOpen`]; the inode is gone.
     pub(crate) fn open_file(&self, ino: Ino, flags: u64) -> Result<FileId> {
-        let now = self.hold(ino)?;
-        self.open_held(&now, flags)
+        self.hold(ino)?;
+        self.open_held(ino, flags)
     }
 
     /// Opens as [`Pool::open_file`] does, after a lookup: names and numbers may have changed since.
@@ -120,18 +121,30 @@ impl Pool {
             self.release(found.ino)?;
             return Err(Error::Stale);
         }
-        self.open_held(&now, flags)
+        self.open_held(found.ino, flags)
     }
 
-    fn open_held(&self, now: &Attr, flags: u64) -> Result<FileId> {
-        let made = match is_for_writing(flags) && now.is_fixed() {
-            true => Err(Error::OfSnapshot),
-            false => self.new_file(now.ino, flags),
-        };
+    fn open_held(&self, ino: Ino, flags: u64) -> Result<FileId> {
+        let made = self
+            .may_open(ino, flags)
+            .and_then(|()| self.new_file(ino, flags));
         if made.is_err() {
-            self.release(now.ino)?;
+            self.release(ino)?;
         }
         made
+    }
+
+    /// A file of a snapshot is not one to be written to. A device, a FIFO or a socket there is.
+    #[inline]
+    fn may_open(&self, ino: Ino, flags: u64) -> Result<()> {
+        if !is_for_writing(flags) {
+            return Ok(());
+        }
+        let inode = Inode::load(self, ino)?;
+        match inode.kind() {
+            mode::S_IFREG | mode::S_IFDIR => inode.changeable(),
+            _ => Ok(()),
+        }
     }
 
     fn new_file(&self, ino: Ino, flags: u64) -> Result<FileId> {

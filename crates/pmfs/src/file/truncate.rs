@@ -34,12 +34,7 @@ impl Pool {
             }
             work.publish_size(size, durable);
             if size < old || size == 0 && !work.pinned {
-                match work.free_past(size) {
-                    // The size is set, which is what was asked for; the blocks go with the next
-                    // truncate.
-                    Err(Error::NoSpace) => {}
-                    done => done?,
-                }
+                work.trim(size)?;
             }
             Ok(())
         })
@@ -47,8 +42,17 @@ impl Pool {
 }
 
 impl Work<'_> {
+    /// Frees the blocks that lie wholly past `size`, where there is room for what that takes. The
+    /// size says what the file shows; blocks that are left go with the next truncate.
+    pub fn trim(&mut self, size: u64) -> Result<()> {
+        match self.free_past(size) {
+            Err(Error::NoSpace) => Ok(()),
+            done => done,
+        }
+    }
+
     /// Frees the blocks that lie wholly past `size`.
-    pub fn free_past(&mut self, size: u64) -> Result<()> {
+    fn free_past(&mut self, size: u64) -> Result<()> {
         let tree = self.tree();
         let from = size.div_ceil(BLOCK_BYTES);
         let to = coverage(tree.root.height());

@@ -160,7 +160,7 @@ impl Pool {
         if trims && self.writable().is_ok() {
             self.on_blocks(ino, |work| match work.pinned {
                 true => Ok(()),
-                false => work.free_past(work.inode.size()),
+                false => work.trim(work.inode.size()),
             })?;
         }
         Ok(())

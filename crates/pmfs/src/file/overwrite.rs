@@ -193,7 +193,8 @@ impl Work<'_> {
     fn overwrite_shared(&mut self, found: &Found, index: u64, at: u64, data: &[u8]) -> Result<()> {
         let ino = self.ino();
         let purpose = Purpose::leaf(ino, index);
-        let class = Class::Privileged;
+        // The old block stays the others': the pool becomes fuller.
+        let class = Class::Ordinary;
         let block = self
             .pool
             .alloc(self.lane, 1, class, Zone::Data, purpose)?
@@ -296,10 +297,26 @@ impl Work<'_> {
         }
     }
 
+    /// The class of blocks that take the place of others: those go through on a full pool, unless
+    /// other leaves may name the old ones, which stay then.
+    fn class_to_replace(&self, from: u64, to: u64) -> Result<Class> {
+        let tree = self.tree();
+        let mut index = from;
+        while index < to {
+            let found = tree.find(self.pool, index)?;
+            if found.entry.is_shared() {
+                return Ok(Class::Ordinary);
+            }
+            index = found.base.saturating_add(found.units);
+        }
+        Ok(Class::Privileged)
+    }
+
     /// Many blocks: fresh ones under fresh nodes, one pointer.
     fn overwrite_range(&mut self, from: u64, to: u64, at: u64, data: &[u8]) -> Result<()> {
+        let class = self.class_to_replace(from, to)?;
         let mut leaves = Replacement::of(self, at, data);
-        self.swing(Class::Privileged, (from, to), &mut leaves)?;
+        self.swing(class, (from, to), &mut leaves)?;
         self.lazy_times();
         self.replaced();
         Ok(())

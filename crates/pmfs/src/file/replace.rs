@@ -75,7 +75,7 @@ impl<'a> Replacement<'a> {
     }
 
     /// The next block for `index`, from a run as long as the write still needs.
-    /// Replacing goes through on a full pool, filling holes does not.
+    /// Replacing goes through on a full pool, filling holes and leaving shared blocks does not.
     fn next_block(&mut self, index: u64, old: Entry) -> Result<u64> {
         if self.left.count == 0 {
             let want = block_of(self.end() - 1) + 1 - index;
@@ -85,7 +85,7 @@ impl<'a> Replacement<'a> {
                 .pool
                 .alloc(self.lane, want, Class::Ordinary, Zone::Data, purpose);
             self.left = match ordinary {
-                Err(Error::NoSpace) if old.is_leaf() => {
+                Err(Error::NoSpace) if old.is_leaf() && !old.is_shared() => {
                     self.pool
                         .alloc(self.lane, 1, Class::Privileged, Zone::Data, purpose)?
                 }

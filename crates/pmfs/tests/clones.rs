@@ -5,7 +5,7 @@
 
 mod scratch;
 
-use pmfs::{Fs, Ino, OpenOptions, ROOT_INO, SetAttr};
+use pmfs::{Error, Fs, Ino, OpenOptions, ROOT_INO, SetAttr};
 use pmfs_admin::Admin;
 use scratch::{NODE, Scratch};
 
@@ -172,4 +172,46 @@ fn clones_that_go_leave_nothing() {
         let first = *before.get_or_insert(free);
         assert_eq!(free, first, "round {round} of seed {seed}");
     }
+}
+
+/// Goal: overwrites of shared blocks, which make a pool fuller, leave the reserve to those calls
+/// that go through on a full one. Method: a pool filled up to its last block, each shared block of
+/// a clone overwritten, of one block and of two in a call, then a file that shares none.
+#[test]
+fn shared_blocks_do_not_take_the_reserve() {
+    let scratch = Scratch::new(16 << 20);
+    let fs = opened(&scratch);
+    let make = |name: &[u8]| fs.create(ROOT_INO, name, &NODE).unwrap().ino;
+    let [own, first, clone, rest] = [&b"own"[..], b"first", b"clone", b"rest"].map(make);
+    let blocks = 512;
+    fs.write(own, 0, &vec![1; 8 * BLOCK as usize]).unwrap();
+    fs.write(first, 0, &vec![2; (blocks * BLOCK) as usize])
+        .unwrap();
+    fs.clone_range((first, 0), (clone, 0), 0).unwrap();
+    // A large page is small ones from now on.
+    fs.write(clone, 0, b"x").unwrap();
+    let mut piece = vec![3; 1 << 20];
+    while !piece.is_empty() {
+        match fs.append(rest, &piece) {
+            Ok(_) => {}
+            Err(Error::NoSpace) => piece.truncate(piece.len() / 2),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let mut refused = 0;
+    for block in 1..blocks {
+        let pair = [4; 10];
+        let at = block * BLOCK - if block % 2 == 0 { 5 } else { BLOCK };
+        match fs.write(clone, at, &pair) {
+            Ok(_) => {}
+            Err(Error::NoSpace) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    // The lane may have a block or two of its own.
+    assert!(refused > blocks - 8, "{refused} of {blocks} refused");
+    for at in 0..8 {
+        assert_eq!(fs.write(own, at * BLOCK + 5, b"goes through").unwrap(), 12);
+    }
+    assert_eq!(fs.write(own, BLOCK - 3, b"two blocks").unwrap(), 10);
 }

@@ -44,9 +44,9 @@ row() {
 
 echo '| transaction | instructions |'
 echo '|---|---|'
-row 2345 '1 range of 64 B'
-row 10510 '10 ranges of 64 B'
-row 2720 '1 range, read before'
-row 14330 '10 ranges, read before'
-row 7440 'free 64 B' 'free 64 B, and alloc and publish 64 B'
+row 2140 '1 range of 64 B'
+row 9550 '10 ranges of 64 B'
+row 2460 '1 range, read before'
+row 12830 '10 ranges, read before'
+row 6910 'free 64 B' 'free 64 B, and alloc and publish 64 B'
 exit "$late"

@@ -25,15 +25,7 @@ impl<'a> Runtime<'a> {
     #[inline(always)]
     fn check(&self, off: u64, len: u64) {
         if off < self.area.start || off + len > self.area.end {
-            self.check_annex(off, len);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn check_annex(&self, off: u64, len: u64) {
-        if !self.annexes.contain(self.mem, off, len) {
-            refuse(off);
+            check_annex(self.mem, self.annexes, off, len);
         }
     }
 
@@ -146,6 +138,15 @@ impl<'a> Runtime<'a> {
             self.mem.flush(off, BLOCK_BYTES);
         }
         self.mem.fence();
+    }
+}
+
+/// Its arguments are values, so that no caller has to keep them in memory.
+#[cold]
+#[inline(never)]
+fn check_annex(mem: &Pmem, annexes: &Annexes, off: u64, len: u64) {
+    if !annexes.contain(mem, off, len) {
+        refuse(off);
     }
 }
 

@@ -28,10 +28,13 @@ pub(crate) struct Change {
 
 impl Change {
     /// Forgets everything but its memory.
+    #[inline(always)]
     pub fn clear(&mut self) {
         self.entries.clear();
-        self.table.clear();
-        self.freed.clear();
+        if !self.table.is_empty() || !self.freed.is_empty() {
+            self.table.clear();
+            self.freed.clear();
+        }
     }
 
     pub fn is_empty(&self) -> bool {

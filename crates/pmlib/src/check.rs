@@ -41,16 +41,28 @@ impl Key {
     #[inline]
     pub fn hash(&self, place: u64, words: &[u64]) -> u64 {
         let [first, second, ..] = self.words;
-        let mut hash = fold(place ^ first | 1, words.len() as u64 ^ second);
-        let mut rest = words;
-        while !rest.is_empty() {
-            let (block, after) = rest.split_at(rest.len().min(BLOCK_WORDS));
-            rest = after;
-            let sum = self.sum(block);
-            let (low, high) = (sum as u64, (sum >> 64) as u64);
-            hash = fold(hash ^ low ^ first, high ^ second) ^ low.rotate_left(32);
+        let hash = fold(place ^ first | 1, words.len() as u64 ^ second);
+        // Most records have one block.
+        match words.len() {
+            0 => hash,
+            1..=BLOCK_WORDS => self.chain(hash, words),
+            _ => self.hash_blocks(hash, words),
         }
-        hash
+    }
+
+    #[inline(never)]
+    fn hash_blocks(&self, hash: u64, words: &[u64]) -> u64 {
+        let blocks = words.chunks(BLOCK_WORDS);
+        blocks.fold(hash, |hash, block| self.chain(hash, block))
+    }
+
+    /// The hash of one more block.
+    #[inline]
+    fn chain(&self, hash: u64, block: &[u64]) -> u64 {
+        let [first, second, ..] = self.words;
+        let sum = self.sum(block);
+        let (low, high) = (sum as u64, (sum >> 64) as u64);
+        fold(hash ^ low ^ first, high ^ second) ^ low.rotate_left(32)
     }
 
     /// NH of a block.

@@ -66,6 +66,7 @@ impl Default for Copies {
 
 impl Copies {
     /// Forgets everything but its memory, of which a little is kept.
+    #[inline(always)]
     pub fn clear(&mut self) {
         self.copies.clear();
         self.words.truncate(HEAD_WORDS);
@@ -86,7 +87,7 @@ impl Copies {
             at,
             kind: Kind::Fresh,
         };
-        self.copies.insert(self.place(start), copy);
+        self.note(self.place(start), copy);
     }
 
     /// Where a copy of a range from `start` on is to be among all, which nothing overlaps.
@@ -117,6 +118,7 @@ impl Copies {
     }
 
     /// The private copy of the bytes `start..end`; `load` gets what is not copied yet.
+    #[inline(always)]
     pub fn edit<E>(
         &mut self,
         start: u64,
@@ -129,7 +131,7 @@ impl Copies {
             [] => {
                 let (start, end) = (start & !7, end.next_multiple_of(WORD_BYTES));
                 let copy = self.load(start, end, load)?;
-                self.copies.insert(here.start, copy);
+                self.note(here.start, copy);
                 copy
             }
             _ => self.join(start & !7, end.next_multiple_of(WORD_BYTES), here, load)?,
@@ -169,6 +171,11 @@ impl Copies {
         };
         self.words
             .extend(words.iter().map(|&word| u64::from_ne_bytes(word)));
+        self.note(place, copy);
+    }
+
+    #[inline(always)]
+    fn note(&mut self, place: usize, copy: Copy) {
         // Mostly by rising offsets.
         if place == self.copies.len() {
             self.copies.push(copy);
@@ -179,6 +186,7 @@ impl Copies {
 
     /// Writes over words in part, or over what is copied already (then it is not `new`).
     #[cold]
+    #[inline(never)]
     fn write_ragged<E>(
         &mut self,
         start: u64,
@@ -206,6 +214,7 @@ impl Copies {
     }
 
     /// A copy of a range, of whole words, and its original, among the words alone.
+    #[inline(always)]
     fn load<E>(
         &mut self,
         start: u64,
@@ -231,6 +240,7 @@ impl Copies {
 
     /// One copy of `start..end` and of all copies that overlap it, of which there are some. New
     /// objects are never among them: their copies are whole.
+    #[cold]
     fn join<E>(
         &mut self,
         start: u64,

@@ -6,7 +6,7 @@
 //! (`pending`): the next holder's record gets a greater stamp, and if that record is another
 //! lane's, the holder closes it (`crates/pmlib/src/lane.rs`).
 
-use std::ops::Deref;
+use std::ops::{Deref, RangeInclusive};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -263,21 +263,27 @@ impl Core {
     }
 
     /// The sequence of the chunk with this line, when nobody is changing the chunk.
-    #[inline]
+    #[inline(always)]
     pub fn sequence(&self, line: u64) -> Result<u64> {
         let mut spins = 0;
         protocol::sequence(&self.mem, line + SEQUENCE_OFFSET, || {
             spins += 1;
-            if spins < SPINS {
-                std::hint::spin_loop();
-                return Ok(());
-            }
-            self.enter()?;
-            std::thread::sleep(NAP);
-            let owner = self.mem.load_cached(line + OWNER_OFFSET);
-            rescue::recover_if_dead(self.into(), owner);
-            Ok(())
+            self.await_sequence(line, spins)
         })
+    }
+
+    /// The time between two looks at a sequence; `spins`: how many looks there were.
+    #[cold]
+    fn await_sequence(&self, line: u64, spins: u32) -> Result<()> {
+        if spins < SPINS {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        self.enter()?;
+        std::thread::sleep(NAP);
+        let owner = self.mem.load_cached(line + OWNER_OFFSET);
+        rescue::recover_if_dead(self.into(), owner);
+        Ok(())
     }
 
     /// Whether all that was read since these chunks' sequences were noted is of one moment.
@@ -304,29 +310,41 @@ impl Core {
     }
 
     /// Copies bytes of the heap as they were at one moment, between the commits of others.
+    #[inline(always)]
     pub fn read_stable(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         if to.is_empty() {
             return Ok(());
         }
-        if self.reader.is_some() {
-            return self.read_as_reader(offset, to);
-        }
         let first = offset / CHUNK_BYTES;
         let last = (offset + to.len() as u64 - 1) / CHUNK_BYTES;
-        if first == last {
-            let line = self.line(first);
-            loop {
-                let before = self.sequence(line)?;
-                self.mem.copy_out(offset, to)?;
-                if protocol::is_unchanged(&self.mem, [(line + SEQUENCE_OFFSET, before)]) {
-                    return Ok(());
-                }
+        if first != last || self.reader.is_some() {
+            return self.read_stable_chunks(first..=last, offset, to);
+        }
+        let line = self.line(first);
+        loop {
+            let before = self.sequence(line)?;
+            self.mem.copy_out(offset, to)?;
+            if protocol::is_unchanged(&self.mem, [(line + SEQUENCE_OFFSET, before)]) {
+                return Ok(());
             }
+        }
+    }
+
+    /// Reads as [`Core::read_stable`] does, from several chunks or as one who only reads.
+    #[inline(never)]
+    fn read_stable_chunks(
+        &self,
+        chunks: RangeInclusive<u64>,
+        offset: u64,
+        to: &mut [u8],
+    ) -> Result<()> {
+        if self.reader.is_some() {
+            return self.read_as_reader(offset, to);
         }
         let mut before = Vec::new();
         loop {
             before.clear();
-            for chunk in first..=last {
+            for chunk in chunks.clone() {
                 before.push((chunk, self.sequence(self.line(chunk))?));
             }
             self.mem.copy_out(offset, to)?;

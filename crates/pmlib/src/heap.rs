@@ -267,6 +267,7 @@ impl Heap {
         tx.start()?;
         let value = body(&mut tx)?;
         tx.commit()?;
+        tx.end();
         Ok(value)
     }
 

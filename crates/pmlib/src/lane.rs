@@ -273,13 +273,22 @@ impl Core {
         }
         let done = self.locked(lane, stamp + 1, change, fresh);
         std::mem::forget(guard);
-        if done.is_err() {
-            // Nothing was changed.
-            for &line in &lane.lines {
-                self.unlock_at(line);
+        // An error is long: it is moved only where there is one.
+        match done {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.give_up(lane);
+                Err(error)
             }
         }
-        done
+    }
+
+    /// Opens the locks of a commit that has changed nothing.
+    #[cold]
+    fn give_up(&self, lane: &Lane) {
+        for &line in &lane.lines {
+            self.unlock_at(line);
+        }
     }
 
     /// Asks for the lines of a range.
@@ -357,7 +366,7 @@ impl Core {
         for &line in &lane.lines {
             self.mark_changing(line, true);
         }
-        self.redo(change.entries.steps());
+        self.put_in_place(&change.entries);
         let ticket = Ticket {
             lane: lane.index,
             stamp,
@@ -411,23 +420,14 @@ impl Core {
     }
 
     /// Whether what is to be freed is there, and what is to be made is not.
-    fn test(&self, change: &Change) -> Result<()> {
+    fn test(&self, change: &mut Change) -> Result<()> {
         if change.entries.has_bits() {
-            self.test_bits(&change.entries)?;
+            let tested = change.entries.test_bits(|offset| self.mem.load(offset));
+            tested.map_err(|offset| Error::NoObject { offset })?;
         }
         for &(chunk, before, _) in &change.table {
             if self.entry(chunk) != Some(before) {
                 let offset = chunk * CHUNK_BYTES;
-                return Err(Error::NoObject { offset });
-            }
-        }
-        Ok(())
-    }
-
-    fn test_bits(&self, entries: &Entries) -> Result<()> {
-        for (offset, bits, are_set) in entries.bits() {
-            let wanted = if are_set { bits } else { 0 };
-            if self.mem.load(offset) & bits != wanted {
                 return Err(Error::NoObject { offset });
             }
         }
@@ -590,27 +590,49 @@ impl Core {
     /// The lane's last record is in place. Its stores are flushed before the next fence.
     fn in_place(&self, lane: &mut Lane, stamp: u64, change: &mut Change) {
         change.entries.give_heads(&mut lane.owed);
-        std::mem::swap(&mut lane.superseded, &mut lane.closes);
+        if !lane.superseded.is_empty() || !lane.closes.is_empty() {
+            std::mem::swap(&mut lane.superseded, &mut lane.closes);
+        }
         lane.owed_of = (self.id, lane.index, stamp);
         let place = self.lane_place(lane.index);
         place.in_place(&self.mem, &mut lane.state, stamp);
     }
 
+    /// Stores in place what a tested record says; it is not flushed.
+    #[inline(always)]
+    fn put_in_place(&self, entries: &Entries) {
+        let mut changed = entries.changed().iter();
+        for step in entries.steps() {
+            match step.act {
+                // A load would wait: the last record's stores have been flushed, mostly of the same
+                // line, and a flush may drop the line.
+                Act::Set(_) | Act::Clear(_) => match changed.next() {
+                    Some(&word) => self.mem.store(step.offset, word),
+                    None => self.redo_step(step),
+                },
+                _ => self.redo_step(step),
+            }
+        }
+    }
+
     /// Stores what a record says in place; it is not flushed.
     pub fn redo<'a>(&self, steps: impl Iterator<Item = Step<'a>>) {
-        for step in steps {
-            match step.act {
-                Act::Write(words) => self.mem.write(step.offset, words),
-                Act::Set(bits) => {
-                    let word = self.mem.load(step.offset);
-                    self.mem.store(step.offset, word | bits);
-                }
-                Act::Clear(bits) => {
-                    let word = self.mem.load(step.offset);
-                    self.mem.store(step.offset, word & !bits);
-                }
-                Act::Fresh(..) => {}
+        steps.for_each(|step| self.redo_step(step));
+    }
+
+    #[inline(always)]
+    fn redo_step(&self, step: Step<'_>) {
+        match step.act {
+            Act::Write(words) => self.mem.write(step.offset, words),
+            Act::Set(bits) => {
+                let word = self.mem.load(step.offset);
+                self.mem.store(step.offset, word | bits);
             }
+            Act::Clear(bits) => {
+                let word = self.mem.load(step.offset);
+                self.mem.store(step.offset, word & !bits);
+            }
+            Act::Fresh(..) => {}
         }
     }
 

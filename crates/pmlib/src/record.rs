@@ -84,6 +84,8 @@ pub(crate) struct Entries {
     heads: Vec<Head>,
     /// Some are about single bits.
     has_bits: bool,
+    /// The words of those, with the bits changed; none if two entries are about one word.
+    changed: Vec<u64>,
 }
 
 impl Default for Entries {
@@ -92,19 +94,27 @@ impl Default for Entries {
             words: vec![0; HEAD_WORDS],
             heads: Vec::new(),
             has_bits: false,
+            changed: Vec::new(),
         }
     }
 }
 
 impl Entries {
     /// Forgets everything but its memory, of which a little is kept.
+    #[inline(always)]
     pub fn clear(&mut self) {
         self.words.truncate(HEAD_WORDS);
-        self.heads.clear();
-        self.has_bits = false;
-        if self.words.capacity() > KEPT || self.heads.capacity() > KEPT {
+        if !self.heads.is_empty() {
+            self.heads.clear();
+        }
+        if self.has_bits {
+            self.has_bits = false;
+            self.changed.clear();
+        }
+        if self.words.capacity().max(self.heads.capacity()) > KEPT {
             self.words.shrink_to(KEPT);
             self.heads.shrink_to(KEPT);
+            self.changed.shrink_to(KEPT);
         }
     }
 
@@ -135,12 +145,41 @@ impl Entries {
         self.has_bits
     }
 
-    /// The bits that entries set or clear: where, which, and whether they are set before it.
+    /// Tests that the bits which entries set are not set, and that those which they clear are, and
+    /// notes what the words become. Nobody changes the words before they are stored.
+    ///
+    /// # Errors
+    /// The place of a word with another bit.
     #[inline]
-    pub fn bits(&self) -> impl Iterator<Item = (u64, u64, bool)> {
-        let single = |head: &&Head| matches!(head.kind, ENTRY_SET | ENTRY_CLEAR);
-        let heads = self.heads.iter().filter(single);
-        heads.map(|head| (head.offset, self.words[head.at], head.kind == ENTRY_CLEAR))
+    pub fn test_bits(&mut self, load: impl Fn(u64) -> u64) -> Result<(), u64> {
+        self.changed.clear();
+        let (mut last, mut are_rising) = (0, true);
+        for head in &self.heads {
+            let are_set = match head.kind {
+                ENTRY_SET => false,
+                ENTRY_CLEAR => true,
+                _ => continue,
+            };
+            let (bits, word) = (self.words[head.at], load(head.offset));
+            if word & bits != if are_set { bits } else { 0 } {
+                return Err(head.offset);
+            }
+            // The first chunk has no objects.
+            are_rising &= last < head.offset;
+            last = head.offset;
+            self.changed.push(word ^ bits);
+        }
+        if !are_rising {
+            self.changed.clear();
+        }
+        Ok(())
+    }
+
+    /// The words of which entries set or clear bits, in the order of these entries, as they are to
+    /// be; none where they have to be looked at again.
+    #[inline]
+    pub fn changed(&self) -> &[u64] {
+        &self.changed
     }
 
     /// Hands its heads over for the memory of others; there are no steps then.
@@ -149,31 +188,48 @@ impl Entries {
         self.heads.clear();
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn write(&mut self, offset: u64, words: &[u64]) {
         if words.len() <= ENTRY_WORDS_MAX {
             return self.write_one(offset, words);
         }
+        self.write_long(offset, words);
+    }
+
+    #[cold]
+    fn write_long(&mut self, offset: u64, words: &[u64]) {
         for (at, part) in words.chunks(ENTRY_WORDS_MAX).enumerate() {
             self.write_one(offset + (at * ENTRY_WORDS_MAX * 8) as u64, part);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_one(&mut self, offset: u64, words: &[u64]) {
         self.head(ENTRY_WRITE, offset, words.len(), 8 * words.len() as u64);
         self.words.extend_from_slice(words);
     }
 
+    #[inline(always)]
     pub fn set(&mut self, offset: u64, bits: u64) {
-        self.has_bits = true;
-        self.head(ENTRY_SET, offset, 1, 8);
-        self.words.push(bits);
+        self.bits_of(ENTRY_SET, offset, bits);
     }
 
+    #[inline(always)]
     pub fn unset(&mut self, offset: u64, bits: u64) {
+        self.bits_of(ENTRY_CLEAR, offset, bits);
+    }
+
+    /// Adds bits of a word, to the last entry if it is about the same word.
+    #[inline(always)]
+    fn bits_of(&mut self, kind: u64, offset: u64, bits: u64) {
+        if let Some(last) = self.heads.last()
+            && (last.kind, last.offset) == (kind, offset)
+        {
+            self.words[last.at] |= bits;
+            return;
+        }
         self.has_bits = true;
-        self.head(ENTRY_CLEAR, offset, 1, 8);
+        self.head(kind, offset, 1, 8);
         self.words.push(bits);
     }
 
@@ -203,7 +259,7 @@ impl Entries {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn head(&mut self, kind: u64, offset: u64, words: usize, bytes: u64) {
         self.words.push(head_word(kind, offset, words as u64));
         self.heads.push(Head {
@@ -275,11 +331,6 @@ mod tests {
         for (step, (offset, act)) in found.iter().zip(expected) {
             assert_eq!((step.offset, step.act), (offset, act));
         }
-        assert!(
-            entries
-                .bits()
-                .eq([(64, 1 << 63, false), ((1 << 45) - 8, 6, true)])
-        );
         assert_eq!(found[0].bytes(), 24);
         let heads = found.iter().zip(entries.heads());
         assert!(heads.clone().all(|(step, head)| step.bytes() == head.bytes));
@@ -288,6 +339,31 @@ mod tests {
                 .clone()
                 .all(|(step, head)| step.stores() == head.stores())
         );
+        let load = |offset| if offset == 64 { 1 } else { 7 };
+        assert_eq!(entries.test_bits(load), Ok(()));
+        assert_eq!(entries.changed(), [1 << 63 | 1, 1]);
+        assert_eq!(entries.test_bits(|_| 6 | 1 << 63), Err(64));
+        assert_eq!(entries.test_bits(|_| 4), Err((1 << 45) - 8));
+    }
+
+    /// Bits of a word are one entry if they follow each other, and a word is looked at again where
+    /// two entries are about it.
+    #[test]
+    fn bits_of_a_word_are_merged() {
+        let mut entries = Entries::default();
+        for bit in [1, 2, 8] {
+            entries.unset(64, bit);
+        }
+        entries.unset(72, 1);
+        assert_eq!(entries.steps().count(), 2);
+        assert_eq!(entries.test_bits(|_| 15), Ok(()));
+        assert_eq!(entries.changed(), [4, 14]);
+        entries.set(64, 16);
+        assert_eq!(entries.test_bits(|_| 15), Ok(()));
+        assert_eq!(entries.changed(), [0; 0]);
+        entries.clear();
+        entries.unset(72, 1);
+        assert_eq!(entries.steps().count(), 1);
     }
 
     /// Words that don't fit into one entry are several, and none of them is lost.

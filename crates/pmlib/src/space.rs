@@ -266,7 +266,7 @@ impl Core {
     }
 
     /// The object that may be at `offset`, by its chunk's entry; its bit says whether it is one.
-    #[inline]
+    #[inline(always)]
     pub fn place_of(&self, offset: u64) -> Option<Object> {
         let chunk = offset / CHUNK_BYTES;
         let entry = self.entry(chunk)?;
@@ -313,6 +313,7 @@ impl Core {
     }
 
     /// The object at `offset`.
+    #[inline(always)]
     pub fn object(&self, offset: u64) -> Result<Object> {
         let Some(object) = self.place_of(offset) else {
             return Err(self.no_object(offset));

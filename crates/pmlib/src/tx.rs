@@ -1,126 +1,35 @@
 //! Transactions.
 
 mod lanes;
+mod plan;
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use pmlib_format::CHUNK_BYTES;
-use pmlib_format::chunk::{KIND_FREE, KIND_RUN, class_chunks};
-use pmlib_format::header::{NAMES_OFFSET, ROOT_OFFSET};
+use pmlib_format::chunk::{KIND_FREE, class_chunks};
+use pmlib_format::header::NAMES_OFFSET;
 use pmshare::patrol;
 
 use self::lanes::lane_of;
+pub(crate) use self::plan::{Made, Plan};
+use self::plan::{chunk_of, give_back, give_back_all, offset_of};
 use crate::change::{Change, Freed};
-use crate::copies::Copies;
 use crate::engine::Core;
 use crate::entered::{enters, leaves};
 use crate::error::{Error, Result, in_object};
-use crate::lane::{Lane, Lease, Spare};
+use crate::lane::{Lease, Spare};
 use crate::packed::{root_of, root_word};
 use crate::pointer::RawP;
-use crate::space::{Claim, Object, Place, class_of};
+use crate::space::{Object, Place, class_of};
 
-/// A second wait costs less than to hash more bytes of new objects than these.
-const HASHED_MAX: u64 = 64 << 10;
 /// Bytes of a range that are asked for at once: more would drive each other out.
 pub(crate) const PREFETCHED_MAX: u64 = 4 << 10;
 
 thread_local! {
     /// The memory of this thread's last transaction, for the next one.
     static WORK: Cell<Option<Box<Work>>> = const { Cell::new(None) };
-}
-
-/// An object that a transaction has made.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Made {
-    pub object: Object,
-    /// A run's owner; for a planted bug, the bitmap's word when another place was reserved.
-    pub word: u64,
-}
-
-/// The work that a transaction is going to do.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Plan {
-    copies: Copies,
-    /// By their offsets.
-    made: Vec<(u64, Made)>,
-    /// Made and freed again: given back at the end, since a part that fails may have freed it.
-    unmade: Vec<Object>,
-    /// By their offsets.
-    freed: Vec<(u64, Object)>,
-    claims: Vec<Claim>,
-    /// The root pointer's word.
-    root: Option<u64>,
-    /// The word that leads to the named roots.
-    names: Option<u64>,
-    /// Words of this run, stored after the commit (`crates/pmlib/src/apart.rs`).
-    pub(crate) marks: Vec<(u64, u64)>,
-    /// New objects are durable before the record.
-    pub(crate) is_apart: bool,
-    /// A call of a container has failed and may have left half of its change.
-    pub(crate) is_spoiled: bool,
-}
-
-impl Plan {
-    /// Forgets everything but its memory.
-    fn clear(&mut self) {
-        // Each field by its name: none can be forgotten.
-        let Plan {
-            copies,
-            made,
-            unmade,
-            freed,
-            claims,
-            root,
-            names,
-            marks,
-            is_apart,
-            is_spoiled,
-        } = self;
-        copies.clear();
-        made.clear();
-        unmade.clear();
-        freed.clear();
-        claims.clear();
-        (*root, *names) = (None, None);
-        (*is_apart, *is_spoiled) = (false, false);
-        marks.clear();
-    }
-
-    fn made_at(&self, offset: u64) -> std::result::Result<usize, usize> {
-        self.made.binary_search_by_key(&offset, |&(made, _)| made)
-    }
-
-    pub(crate) fn note_made(&mut self, offset: u64, made: Made) {
-        let at = self.made.partition_point(|&(other, _)| other < offset);
-        self.made.insert(at, (offset, made));
-    }
-
-    fn make(&mut self, offset: u64, made: Made) {
-        self.note_made(offset, made);
-        self.copies.make(offset, made.object.size());
-    }
-
-    fn free(&mut self, offset: u64, object: Object) {
-        self.copies.forget(offset, object.size());
-        let at = self.freed.partition_point(|&(other, _)| other < offset);
-        self.freed.insert(at, (offset, object));
-    }
-
-    fn has_freed(&self, offset: u64) -> bool {
-        let found = self
-            .freed
-            .binary_search_by_key(&offset, |&(freed, _)| freed);
-        found.is_ok()
-    }
-
-    /// Everything that it has made, also what it has freed again.
-    fn all_made(&self) -> impl Iterator<Item = Object> {
-        let made = self.made.iter().map(|(_, made)| made.object);
-        made.chain(self.unmade.iter().copied())
-    }
 }
 
 /// The memory of a transaction, which the next one of its thread has again.
@@ -132,6 +41,12 @@ pub(crate) struct Work {
     locks: Vec<u64>,
     /// For the transaction's lane.
     spare: Spare,
+}
+
+/// The memory of a thread's first transaction.
+#[cold]
+fn first_work() -> Box<Work> {
+    Box::default()
 }
 
 /// A transaction's memory, until this is dropped.
@@ -156,19 +71,32 @@ impl DerefMut for Kept {
     }
 }
 
-impl Drop for Kept {
-    fn drop(&mut self) {
+impl Kept {
+    /// Leaves it to the next transaction.
+    #[inline(always)]
+    fn leave(&mut self) {
+        let Some(mut work) = self.work.take() else {
+            return;
+        };
         let Work {
             plan,
             change,
             locks,
             spare: _,
-        } = &mut **self;
+        } = &mut *work;
         plan.clear();
         change.clear();
-        locks.clear();
+        if !locks.is_empty() {
+            locks.clear();
+        }
         // A thread that ends keeps nothing, and may have lost the place for it.
-        let _ = WORK.try_with(|place| place.set(self.work.take()));
+        let _ = WORK.try_with(|place| place.set(Some(work)));
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -209,13 +137,13 @@ pub struct Tx<'h> {
 
 impl<'h> Tx<'h> {
     /// One on any lane that is free when it needs one. It is not begun.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn on(core: &'h Core) -> Tx<'h> {
         Tx {
             core,
             lane: None,
             work: Kept {
-                work: Some(WORK.take().unwrap_or_default()),
+                work: Some(WORK.take().unwrap_or_else(first_work)),
             },
             is_registered: false,
             is_done: false,
@@ -397,6 +325,7 @@ impl<'h> Tx<'h> {
     }
 
     /// The object at `offset`, as this transaction sees it.
+    #[inline(always)]
     fn object(&self, offset: u64) -> Result<Object> {
         if let Ok(at) = self.work.plan.made_at(offset) {
             return Ok(self.work.plan.made[at].1.object);
@@ -423,8 +352,10 @@ impl<'h> Tx<'h> {
     /// `NoObject`; `Range`.
     pub fn edit_bytes(&mut self, offset: u64, start: u64, len: u64) -> Result<&mut [u8]> {
         self.core.enter()?;
-        self.check_range(offset, start, len)?;
         let core = self.core;
+        // Before anything else: mostly it is in no cache, and all that follows does without it.
+        core.mem.prefetch_if_there(offset.wrapping_add(start));
+        self.check_range(offset, start, len)?;
         let first = offset + start;
         self.work
             .plan
@@ -461,6 +392,7 @@ impl<'h> Tx<'h> {
         Ok(())
     }
 
+    #[inline(always)]
     fn check_range(&self, offset: u64, start: u64, len: u64) -> Result<()> {
         in_object(offset, self.object(offset)?.size(), start, len)
     }
@@ -583,13 +515,30 @@ impl<'h> Tx<'h> {
     pub(crate) fn commit(&mut self) -> Result<()> {
         let core = self.core;
         core.enter()?;
-        let window = core.mem.window();
-        let done = self.store();
-        self.is_done = done.is_ok();
         // Its locks and its lane are given back in the same window.
-        self.let_go();
-        drop(window);
-        done
+        let _window = core.mem.window();
+        // An error is long: it is moved only where there is one.
+        match self.store() {
+            Ok(()) => {
+                self.is_done = true;
+                self.let_go();
+                Ok(())
+            }
+            Err(error) => {
+                self.let_go();
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends it after its commit, as a drop does: what ends each transaction is part of its caller.
+    #[inline(always)]
+    pub(crate) fn end(mut self) {
+        debug_assert!(self.is_done && self.lane.is_none());
+        leaves((self.core.mem.identity(), self.core.life));
+        self.work.leave();
+        // Nothing is left to drop.
+        std::mem::forget(self);
     }
 
     /// Gives back what it holds, and what it has taken and no record names.
@@ -640,8 +589,10 @@ impl<'h> Tx<'h> {
             core.commit(lane_of(core, &mut self.lane, spare)?, change, fresh)?;
         }
         // Others see what it has made from here on.
-        plan.made.clear();
-        plan.claims.clear();
+        if !plan.made.is_empty() || !plan.claims.is_empty() {
+            plan.made.clear();
+            plan.claims.clear();
+        }
         if let Some(offset) = core.mem.failed() {
             plan.unmade.clear();
             core.broke();
@@ -650,112 +601,10 @@ impl<'h> Tx<'h> {
         for &(place, word) in &plan.marks {
             core.store_mark(place, word);
         }
-        for object in plan.unmade.drain(..) {
-            give_back(core, object);
+        if !plan.unmade.is_empty() {
+            give_back_all(core, &mut plan.unmade);
         }
         Ok(())
-    }
-}
-
-impl Plan {
-    /// The work of its record, but for new objects' content.
-    fn note_changes(&mut self, core: &Core, change: &mut Change) -> Result<()> {
-        for &claim in &self.claims {
-            change.claim(core, claim)?;
-        }
-        self.copies.diff(&mut change.entries);
-        for (place, word) in [(ROOT_OFFSET, self.root), (NAMES_OFFSET, self.names)] {
-            if let Some(word) = word {
-                change.entries.write(place, &[word]);
-            }
-        }
-        for (_, made) in &self.made {
-            match made.object {
-                Object::Shared(place) if planted!("bug-bit-set-absolute") => {
-                    let (word, bit) = place.bit();
-                    change.entries.write(word, &[made.word | bit]);
-                }
-                Object::Shared(place) => {
-                    let (word, bit) = place.bit();
-                    change.entries.set(word, bit);
-                }
-                Object::Run(first, chunks) => {
-                    let before = core.entry(first).ok_or(Error::Broken)?;
-                    let mut after = before.becomes(KIND_RUN, 0, chunks);
-                    after.owner = made.word;
-                    change.table.push((first, before, after));
-                }
-            }
-        }
-        for &(_, object) in &self.freed {
-            note_free(core, object, change)?;
-        }
-        Ok(())
-    }
-
-    /// Gives back what it has taken and no record names.
-    #[cold]
-    fn give_back(&self, core: &Core, lane: &mut Lane) {
-        for object in self.all_made() {
-            let claimed = |chunk| self.claims.iter().any(|claim| claim.chunk == chunk);
-            if !chunk_of(object).is_some_and(claimed) {
-                give_back(core, object);
-            }
-        }
-        for &claim in &self.claims {
-            core.unclaim(lane, claim);
-        }
-    }
-
-    /// Has the record tell by hashes whether new objects were durable; much of them is stored, and
-    /// durable, before the record is begun. Answers whether there are some that are not stored yet.
-    fn note_fresh(&self, core: &Core, change: &mut Change) -> Result<bool> {
-        if self.made.is_empty() {
-            return Ok(false);
-        }
-        let bytes: usize = self.copies.fresh().map(|(_, words)| 8 * words.len()).sum();
-        if bytes as u64 > HASHED_MAX || self.is_apart {
-            self.copies.store_fresh(core)?;
-            core.mem.fence();
-            return Ok(false);
-        }
-        for (offset, words) in self.copies.fresh() {
-            let hash = core.key.hash(offset, words);
-            change.entries.fresh(offset, words.len() as u64, hash);
-        }
-        Ok(true)
-    }
-}
-
-fn note_free(core: &Core, object: Object, change: &mut Change) -> Result<()> {
-    match object {
-        Object::Shared(place) => {
-            let (word, bit) = place.bit();
-            change.entries.unset(word, bit);
-            if !planted!("bug-freed-place-reused-before-durable") {
-                change.freed.push(Freed::Place(place));
-            }
-        }
-        Object::Run(first, chunks) => {
-            let before = core.entry(first).ok_or(Error::Broken)?;
-            if before.kind != KIND_RUN || before.chunks != chunks {
-                let offset = offset_of(object);
-                return Err(Error::NoObject { offset });
-            }
-            let after = before.becomes(KIND_FREE, 0, 0);
-            change.table.push((first, before, after));
-            change.freed.push(Freed::Chunks(first, chunks));
-        }
-    }
-    Ok(())
-}
-
-/// Gives back what an object took that is not to be.
-fn give_back(core: &Core, object: Object) {
-    let _window = core.mem.window();
-    match object {
-        Object::Shared(place) => core.release(place),
-        Object::Run(first, chunks) => core.untake(first, chunks),
     }
 }
 
@@ -776,20 +625,4 @@ impl Drop for Tx<'_> {
 #[cfg(test)]
 pub(crate) fn spare_lane() -> Spare {
     WORK.take()?.spare
-}
-
-/// The chunk in which an object shares places.
-fn chunk_of(object: Object) -> Option<u64> {
-    match object {
-        Object::Shared(place) => Some(place.chunk),
-        Object::Run(..) => None,
-    }
-}
-
-/// Where an object is.
-fn offset_of(object: Object) -> u64 {
-    match object {
-        Object::Shared(place) => place.offset(),
-        Object::Run(first, _) => first * CHUNK_BYTES,
-    }
 }

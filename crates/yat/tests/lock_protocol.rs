@@ -212,7 +212,9 @@ fn work(world: &World, me: u64, rounds: u64) {
         world.critical(me);
         match world.lock.is_by_store {
             true => {
-                release_by_store(&world.lock);
+                if !release_by_store(&world.lock) {
+                    release(&world.lock);
+                }
                 world.lock.time_passes();
             }
             false => release(&world.lock),

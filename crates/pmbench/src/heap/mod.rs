@@ -24,6 +24,7 @@ use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use limit::Limit;
 use ours::Ours;
+use pmem::protection::ProtectMode;
 use std::path::{Path, PathBuf};
 use theirs::Theirs;
 
@@ -56,8 +57,10 @@ pub struct Options {
 /// The candidates.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Who {
-    /// The heap.
+    /// The heap, without protection from stray stores, which libpmemobj does not have either.
     Pmlib,
+    /// The heap behind a protection key, as it is by default where the CPU has keys.
+    Keys,
     /// PMDK's library of Debian.
     Libpmemobj,
     /// The memory alone.
@@ -230,10 +233,17 @@ fn candidates(report: &Report, options: &Options, dir: &Path) -> anyhow::Result<
     let mut all: Vec<Named> = Vec::new();
     let wanted = |who| options.candidate.is_none_or(|one| one == who);
     let mut flush = String::new();
-    if wanted(Who::Pmlib) {
-        let ours = Ours::new(dir, options.mib)?;
+    let keys = pmem::protection::keys();
+    for (who, protect) in [
+        (Who::Pmlib, ProtectMode::None),
+        (Who::Keys, ProtectMode::Keys),
+    ] {
+        if !wanted(who) || who == Who::Keys && options.candidate.is_none() && keys.is_err() {
+            continue;
+        }
+        let ours = Ours::new(dir, options.mib, protect)?;
         flush = ours.describe();
-        all.push((Who::Pmlib, Box::new(ours)));
+        all.push((who, Box::new(ours)));
     }
     let mut missing = None;
     if wanted(Who::Libpmemobj) {
@@ -255,8 +265,15 @@ fn candidates(report: &Report, options: &Options, dir: &Path) -> anyhow::Result<
             report.rounds, options.mib
         );
         println!(
-            "{:24} {:>20} {:>22} {:>18} {:>7} {:>7}",
-            "operation", "pmlib", "libpmemobj", "memory's limit", "ratio", "target"
+            "{:24} {:>16} {:>16} {:>18} {:>16} {:>7} {:>7} {:>7}",
+            "operation",
+            "pmlib",
+            "with keys",
+            "libpmemobj",
+            "memory's limit",
+            "ratio",
+            "keys",
+            "target"
         );
     }
     Ok(all)
@@ -290,16 +307,17 @@ fn measure(
         if wants(name) {
             let of = |who| all.iter().position(|one| one.0 == who);
             let of = |who| of(who).map_or(Figures::default(), |one| figures[one][at].clone());
-            let row = [Who::Pmlib, Who::Libpmemobj, Who::Memory].map(of);
+            let row = [Who::Pmlib, Who::Keys, Who::Libpmemobj, Who::Memory].map(of);
             print(report, options, name, &row);
         }
     }
     Ok(())
 }
 
-fn print(report: &Report, options: &Options, name: &str, row: &[Figures; 3]) {
-    let [ours, theirs, limit] = row;
-    let times = Some(ratio(theirs, ours)).filter(|times| times.is_finite());
+fn print(report: &Report, options: &Options, name: &str, row: &[Figures; 4]) {
+    let [ours, keys, theirs, limit] = row;
+    let times = |ours| Some(ratio(theirs, ours)).filter(|times: &f64| times.is_finite());
+    let shown = |ours| times(ours).map_or("-".into(), |times| format!("{times:.2}x"));
     if report.json {
         let ns = |figures: &Figures| (!figures.0.is_empty()).then(|| figures.0.clone());
         // A single candidate has a median; the others have none.
@@ -307,19 +325,21 @@ fn print(report: &Report, options: &Options, name: &str, row: &[Figures; 3]) {
         println!(
             "{}",
             serde_json::json!({
-                "operation": name, "mib": options.mib, "pmlib_ns": ns(ours),
-                "libpmemobj_ns": ns(theirs), "limit_ns": ns(limit), "ratio": times,
-                "target": TARGET, "median_ns": alone.map(Figures::median),
+                "operation": name, "mib": options.mib, "pmlib_ns": ns(ours), "keys_ns": ns(keys),
+                "libpmemobj_ns": ns(theirs), "limit_ns": ns(limit), "ratio": times(ours),
+                "ratio_with_keys": times(keys), "target": TARGET, "median_ns": alone.map(Figures::median),
             })
         );
         return;
     }
     println!(
-        "{name:24} {:>20} {:>22} {:>18} {:>7} {:>6.1}x",
+        "{name:24} {:>16} {:>16} {:>18} {:>16} {:>7} {:>7} {:>6.1}x",
         ours.text(),
+        keys.text(),
         theirs.text(),
         limit.text(),
-        times.map_or("-".into(), |times| format!("{times:.2}x")),
+        shown(ours),
+        shown(keys),
         TARGET
     );
 }
@@ -334,7 +354,8 @@ mod tests {
     fn all_candidates_do_all_operations() {
         let dir = tempfile::tempdir_in("/dev/shm").unwrap();
         let mut all: Vec<Box<dyn Candidate>> = vec![
-            Box::new(Ours::new(dir.path(), 1).unwrap()),
+            Box::new(Ours::new(dir.path(), 1, ProtectMode::None).unwrap()),
+            Box::new(Ours::new(dir.path(), 1, ProtectMode::Auto).unwrap()),
             Box::new(Limit::new(dir.path(), 1).unwrap()),
         ];
         match Theirs::new(dir.path(), 1) {
@@ -367,7 +388,7 @@ mod tests {
         };
         let churn = GROUPS.iter().find(|group| group.changes.is_none()).unwrap();
         let count = count_of(churn, &options(None)).unwrap();
-        let mut ours = Ours::new(dir.path(), 1).unwrap();
+        let mut ours = Ours::new(dir.path(), 1, ProtectMode::None).unwrap();
         for _ in 0..2 {
             measured(&mut ours, churn, count).unwrap();
         }

@@ -3,6 +3,7 @@
 use super::{Candidate, Content, How, LINE, Sequence};
 use crate::measure::time;
 use crate::pool::map_options;
+use pmem::protection::ProtectMode;
 use pmlib::{Error, Heap, Options};
 use std::path::Path;
 
@@ -21,14 +22,15 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// Makes one with an area of so many MiB.
-    pub fn new(dir: &Path, mib: u64) -> anyhow::Result<Ours> {
-        let options = Options {
+    /// Makes one with an area of so many MiB, which stray stores are kept from in this way.
+    pub fn new(dir: &Path, mib: u64, protect: ProtectMode) -> anyhow::Result<Ours> {
+        let mut options = Options {
             map: map_options(),
             ..Options::default()
         };
+        options.map.protect = protect;
         let bytes = mib << 20;
-        let path = dir.join("pmlib");
+        let path = dir.join(format!("pmlib-{protect}"));
         // The heap is as long as the pool beside it.
         let heap = Heap::create(&path, 4 * bytes + (64 << 20), &options)?;
         let make = |bytes| heap.tx(|tx| tx.alloc(bytes));

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::Pmem;
 use crate::access::load::load_pair;
-use crate::processes::counters;
 
 #[cfg(feature = "record")]
 use crate::recorder::record::StoreKind;
@@ -18,7 +17,6 @@ impl Pmem {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn store(&self, off: u64, value: u64) {
         let at = self.word(off);
-        counters::stored(1);
         if self.may_store(off, &value.to_le_bytes(), StoreKind::Cached) {
             // SAFETY: `word` gave an aligned address in the mapping, which
             // lives as long as `self`; other accesses are atomic or assembly.
@@ -31,7 +29,6 @@ impl Pmem {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn store_pair(&self, off: u64, value: [u64; 2]) {
         let at = self.pair(off);
-        counters::stored(1);
         if self.may_store(off, &pair_bytes(value), StoreKind::Atomic) {
             // SAFETY: `pair` gave a 16-aligned address in the mapping.
             unsafe { store_pair(at, value, self.wide_moves) };
@@ -58,7 +55,6 @@ impl Pmem {
                 return Ok(old);
             }
         }
-        counters::stored(1);
         word.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst)
     }
 
@@ -67,7 +63,6 @@ impl Pmem {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn swap(&self, off: u64, value: u64) -> u64 {
         let at = self.word(off);
-        counters::stored(1);
         // SAFETY: as in `store`.
         let word = unsafe { AtomicU64::from_ptr(at) };
         self.note_load(off, 8);
@@ -80,7 +75,7 @@ impl Pmem {
 
     /// Adds to some of the `WORDS` statistics that begin at `off` (8-aligned). `counts` gives the
     /// index and the amount of each; `alone` says that no other thread or process adds to them. The
-    /// order is Relaxed, and the stores are neither counted nor recorded, so no decision may depend
+    /// order is Relaxed, and the stores are not recorded, so no decision may depend
     /// on them.
     #[inline(always)]
     pub fn count<const WORDS: usize, const N: usize>(
@@ -113,7 +108,6 @@ impl Pmem {
     #[cfg_attr(feature = "record", track_caller)]
     pub fn write(&self, off: u64, words: &[u64]) {
         let at = self.word_range(off, words.len());
-        counters::stored(words.len() as u64);
         for (i, word) in words.iter().enumerate() {
             if self.may_store(off + 8 * i as u64, &word.to_le_bytes(), StoreKind::Cached) {
                 // SAFETY: `word_range` checked all the words from `at` on.
@@ -130,7 +124,6 @@ impl Pmem {
         let at = self.range(off, bytes.len() as u64);
         let (head, rest) = bytes.split_at(bytes.len().min(off.wrapping_neg() as usize & 7));
         let (words, tail) = rest.as_chunks::<8>();
-        counters::stored((head.len() + words.len() + tail.len()) as u64);
         if !head.is_empty() && self.may_store(off, head, StoreKind::Cached) {
             // SAFETY: the first head.len() bytes of the range that was checked.
             unsafe { store_each(at, head) };

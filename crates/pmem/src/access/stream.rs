@@ -174,7 +174,6 @@ impl Pmem {
         if head > 0 {
             // SAFETY: the head of the range that was checked.
             let copied = unsafe { self.copier.copy(to, from, head) };
-            counters::stored(1);
             self.flush_ends::<SLOW>(off, head);
             copied?;
         }
@@ -203,7 +202,6 @@ impl Pmem {
                 self.copier
                     .copy(to.add(done), from.wrapping_add(done), tail)
             };
-            counters::stored(1);
             self.flush_ends::<SLOW>(off + done as u64, tail);
             copied.map_err(|(more, address)| (done + more, address))?;
         }

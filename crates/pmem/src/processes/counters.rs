@@ -10,9 +10,6 @@ use std::ops::Sub;
 /// The running totals of one thread.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 pub struct Counters {
-    /// Cached and atomic stores, one for each word or byte. A `cas` counts whether or not it
-    /// stores.
-    pub stores: u64,
     /// Bytes stored non-temporally.
     pub nt_bytes: u64,
     /// Lines written back.
@@ -31,7 +28,6 @@ impl Sub for Counters {
 
     fn sub(self, earlier: Counters) -> Counters {
         Counters {
-            stores: self.stores - earlier.stores,
             nt_bytes: self.nt_bytes - earlier.nt_bytes,
             lines_flushed: self.lines_flushed - earlier.lines_flushed,
             fences: self.fences - earlier.fences,
@@ -44,11 +40,6 @@ impl Sub for Counters {
 #[inline(always)]
 fn add(cell: &Cell<u64>, n: u64) {
     cell.set(cell.get().wrapping_add(n));
-}
-
-#[inline(always)]
-pub(crate) fn stored(n: u64) {
-    thread::with(|c| add(&c.stores, n));
 }
 
 #[inline(always)]
@@ -100,7 +91,6 @@ pub fn add_logged(n: u64) {
 #[inline]
 pub fn snapshot() -> Counters {
     thread::with(|c| Counters {
-        stores: c.stores.get(),
         nt_bytes: c.nt_bytes.get(),
         lines_flushed: c.lines_flushed.get(),
         fences: c.fences.get(),

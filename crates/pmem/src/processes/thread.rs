@@ -13,13 +13,10 @@ pub const PENDING_FLUSHED: u64 = 1;
 /// [`PENDING_FLUSHED`] for a closing entry: stores of pointers and sizes need not wait for it.
 pub const PENDING_CLOSED: u64 = 3;
 
-/// A thread's words. The first four lines are this crate's and the engine's; the rest is the
-/// preload library's.
+/// A thread's words: this crate's and the engine's, and behind them the preload library's.
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Thread {
-    /// Cached and atomic stores.
-    pub(crate) stores: Cell<u64>,
     /// Bytes stored non-temporally.
     pub(crate) nt_bytes: Cell<u64>,
     /// Lines written back.
@@ -69,7 +66,7 @@ impl Thread {
 /// Bytes of [`Thread`]; the assembly below repeats the number.
 const BYTES: usize = 256;
 /// The offset in bytes of [`Thread::face`], for a face's own assembly.
-pub const FACE: usize = 160;
+pub const FACE: usize = 152;
 
 const _: () = assert!(size_of::<Thread>() == BYTES);
 const _: () = assert!(std::mem::offset_of!(Thread, face) == FACE);

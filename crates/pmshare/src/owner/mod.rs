@@ -204,7 +204,15 @@ pub fn release<S: Shared>(share: &Share<S>, off: u64) {
 pub fn release_by_store<S: Shared>(share: &Share<S>, off: u64) {
     // A call that failed has not waited: the next holder's stores would come before these.
     share.mem().order_streamed();
-    protocol::release_by_store(&Place { share, off });
+    if !protocol::release_by_store(&Place { share, off }) {
+        release_beside_waiters(share, off);
+    }
+}
+
+#[cold]
+#[cfg_attr(feature = "record", track_caller)]
+fn release_beside_waiters<S: Shared>(share: &Share<S>, off: u64) {
+    release(share, off);
 }
 
 /// A held lock word, released on drop.

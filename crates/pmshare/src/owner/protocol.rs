@@ -95,7 +95,8 @@ pub fn release(word: &impl Word) {
     }
 }
 
-/// Releases a word without a locked instruction while nobody sleeps on it.
+/// Releases a word without a locked instruction while nobody sleeps on it. Returns whether it did;
+/// otherwise [`release`] does.
 ///
 /// A waiter that sets its bit between the look and the store is not woken: it sleeps to the end of
 /// its timeout, if nobody else's release wakes it, and finds the word free then. Only waiters whose
@@ -103,16 +104,10 @@ pub fn release(word: &impl Word) {
 /// others change nothing of it but that bit.
 #[inline(always)]
 #[cfg_attr(feature = "record", track_caller)]
-pub fn release_by_store(word: &impl Word) {
-    if word.load() & OWNER_WAITERS == 0 {
+pub fn release_by_store(word: &impl Word) -> bool {
+    let has_no_waiters = word.load() & OWNER_WAITERS == 0;
+    if has_no_waiters {
         word.store(0);
-    } else {
-        release_beside_waiters(word);
     }
-}
-
-#[cold]
-#[cfg_attr(feature = "record", track_caller)]
-fn release_beside_waiters(word: &impl Word) {
-    release(word);
+    has_no_waiters
 }

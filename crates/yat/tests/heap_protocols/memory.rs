@@ -2,7 +2,7 @@
 
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread;
-use pmfs::lock_protocol::{Word, release_by_store, try_acquire};
+use pmfs::lock_protocol::{Word, release, release_by_store, try_acquire};
 use pmlib::protocol::Words;
 use std::convert::Infallible;
 
@@ -94,7 +94,9 @@ impl Owner<'_> {
     }
 
     pub fn open(&self) {
-        release_by_store(self);
+        if !release_by_store(self) {
+            release(self);
+        }
     }
 }
 

@@ -5,11 +5,12 @@
 
 mod scratch;
 
-use pmfs::{Error, Fs, Ino, OpenOptions, ROOT_INO, SetAttr};
+use pmfs::{Error, FallocateMode, Fs, Ino, OpenOptions, ROOT_INO, SetAttr};
 use pmfs_admin::Admin;
 use scratch::{NODE, Scratch};
 
 const BLOCK: u64 = 4096;
+const PUNCH: FallocateMode = FallocateMode::KEEP_SIZE.union(FallocateMode::PUNCH_HOLE);
 
 fn setting(name: &str, default: u64) -> u64 {
     let set = std::env::var(name).ok();
@@ -176,7 +177,8 @@ fn clones_that_go_leave_nothing() {
 
 /// Goal: overwrites of shared blocks, which make a pool fuller, leave the reserve to those calls
 /// that go through on a full one. Method: a pool filled up to its last block, each shared block of
-/// a clone overwritten, of one block and of two in a call, then a file that shares none.
+/// a clone overwritten, of one block and of two in a call, whole at once, and zeroed in part; then
+/// the same of a file that shares none.
 #[test]
 fn shared_blocks_do_not_take_the_reserve() {
     let scratch = Scratch::new(16 << 20);
@@ -198,12 +200,17 @@ fn shared_blocks_do_not_take_the_reserve() {
             Err(error) => panic!("{error}"),
         }
     }
+    let page = [5; BLOCK as usize];
+    let change = |ino, block| match block % 4 {
+        0 => fs.write(ino, block * BLOCK - 5, &[4; 10]).map(drop),
+        1 => fs.write(ino, block * BLOCK, &[4; 10]).map(drop),
+        2 => fs.write_pages(ino, &[(block * BLOCK, &page)]),
+        _ => fs.fallocate(ino, PUNCH, block * BLOCK + 9, 70),
+    };
     let mut refused = 0;
     for block in 1..blocks {
-        let pair = [4; 10];
-        let at = block * BLOCK - if block % 2 == 0 { 5 } else { BLOCK };
-        match fs.write(clone, at, &pair) {
-            Ok(_) => {}
+        match change(clone, block) {
+            Ok(()) => {}
             Err(Error::NoSpace) => refused += 1,
             Err(error) => panic!("{error}"),
         }
@@ -213,5 +220,6 @@ fn shared_blocks_do_not_take_the_reserve() {
     for at in 0..8 {
         assert_eq!(fs.write(own, at * BLOCK + 5, b"goes through").unwrap(), 12);
     }
+    (1..8).for_each(|block| change(own, block).unwrap());
     assert_eq!(fs.write(own, BLOCK - 3, b"two blocks").unwrap(), 10);
 }

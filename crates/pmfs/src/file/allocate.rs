@@ -224,13 +224,14 @@ struct Zeroed<'a> {
 
 impl Zeroed<'_> {
     /// The next block for `index`, from a run as long as the range still needs: a record for each
-    /// block would be more than a lane has.
-    fn next_block(&mut self, index: u64) -> Result<u64> {
+    /// block would be more than a lane has. A punch goes through on a full pool, unless other
+    /// leaves may name the `old` block, which stays then.
+    fn next_block(&mut self, index: u64, old: Entry) -> Result<u64> {
         if self.left.count == 0 {
-            let (class, want) = if self.punch {
-                (Class::Privileged, 1)
-            } else {
-                (Class::Ordinary, block_of(self.end - 1) + 1 - index)
+            let (class, want) = match self.punch {
+                true if old.is_shared() => (Class::Ordinary, 1),
+                true => (Class::Privileged, 1),
+                false => (Class::Ordinary, block_of(self.end - 1) + 1 - index),
             };
             let Unwritten { pool, lane, ino } = self.holes;
             let purpose = Purpose::leaf(ino, index);
@@ -269,7 +270,7 @@ impl Leaves for Zeroed<'_> {
         if empty && self.punch {
             return Ok(Entry::HOLE);
         }
-        let off = self.next_block(index)?;
+        let off = self.next_block(index, old)?;
         if empty {
             return Ok(Entry::unwritten(off));
         }

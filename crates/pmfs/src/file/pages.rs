@@ -70,11 +70,12 @@ impl Work<'_> {
         raise(self.pool, &old, height, pages, &mut counted)?;
         let mut fresh = self.pool.pm.fresh();
         let count = pages.len() as u64;
+        let is_privileged = counted.0 + count <= PRIVILEGED && !self.has_shared(&old, pages)?;
         let need = Need {
             height,
             nodes: counted.0,
             pages: count,
-            class: match counted.0 + count <= PRIVILEGED {
+            class: match is_privileged {
                 true => Class::Privileged,
                 false => Class::Ordinary,
             },
@@ -94,6 +95,18 @@ impl Work<'_> {
         self.lazy_times();
         self.replaced();
         Ok(())
+    }
+}
+
+impl Work<'_> {
+    /// Whether other leaves may name one of the old pages, so that they stay.
+    fn has_shared(&self, old: &Tree, pages: &[Page<'_>]) -> Result<bool> {
+        for &(index, _) in pages {
+            if old.find(self.pool, index)?.entry.is_shared() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

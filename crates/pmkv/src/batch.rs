@@ -9,7 +9,7 @@ use crate::journal::Image;
 use crate::key::Key;
 use crate::kv::Kv;
 use crate::places::Place;
-use crate::record::{self, Head};
+use crate::record::{self, Head, KeyAlone};
 use crate::slot::Slot;
 use pmlib_format::kv::STATE_PUT;
 
@@ -64,8 +64,6 @@ struct Plan {
     lines: BTreeMap<u64, Planned>,
     /// Records that are to be stored, with the slots' versions.
     stored: Vec<(usize, Head)>,
-    /// A buffer for old values.
-    value: Vec<u8>,
 }
 
 struct Planned {
@@ -241,9 +239,7 @@ impl<'h, I: Index> Kv<'h, I> {
             if let (Some(value), Some(place)) = (step.value, step.place) {
                 let seed = self.ground.seed();
                 let staged = record::stage(seed, place.offset, head, step.key.bytes, value);
-                self.ground
-                    .mem()
-                    .write_nt(place.offset, staged.whole_lines())?;
+                record::store(self.ground.mem(), place.offset, &staged)?;
             }
         }
         Ok(())
@@ -259,7 +255,7 @@ impl<'h, I: Index> Kv<'h, I> {
         over_damage: bool,
     ) -> Result<bool> {
         let (old, damaged) = match over_damage {
-            false => (self.find_at(at, step.key, &mut plan.value)?, Vec::new()),
+            false => (self.find_at(at, step.key, &mut KeyAlone)?, Vec::new()),
             true => self.versions(at, step.key)?,
         };
         if let Some(place) = step.place {
@@ -269,14 +265,11 @@ impl<'h, I: Index> Kv<'h, I> {
             *slot = Slot::new(place.offset, place.instance, step.key.hash.in_slot())
                 .with_state(STATE_PUT)
                 .0;
+            let version = old.map_or(1, |old| old.head.version.wrapping_add(1));
+            let value = step.value.unwrap_or_default();
             let head = Head {
-                check: 0,
-                version: old.map_or(1, |old| old.head.version.wrapping_add(1)),
-                epoch: self.ground.run(),
-                value: step.value.map_or(0, <[u8]>::len) as u64,
-                key: step.key.bytes.len() as u64,
-                instance: place.instance,
                 expires: step.expires,
+                ..Head::new(version, place.instance, step.key.bytes, value)
             };
             plan.stored.push((nth, head));
         }

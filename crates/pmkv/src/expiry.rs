@@ -15,7 +15,7 @@ use crate::group::Group;
 use crate::key::Key;
 use crate::kv::Kv;
 use crate::places::Place;
-use crate::record::{self, Head};
+use crate::record::{self, Head, KeyAlone};
 use crate::scrub::Slots;
 
 /// A clock: milliseconds since 1970.
@@ -61,16 +61,16 @@ impl<I: Index> Kv<'_, I> {
     pub fn put_until(&self, key: &[u8], value: &[u8], expires: u64) -> Result<()> {
         record::taken(key, value)?;
         self.may_expire()?;
-        self.put_when(key, value, Some(expires), |_| true).map(drop)
+        self.put_when(key, value, Some(expires), None).map(drop)
     }
 
-    /// When a key expires; `None`: it is not there.
+    /// When a key expires; `None`: it is not there. Its value is not read.
     ///
     /// # Errors
-    /// Those of [`Kv::get`].
+    /// Those of [`Kv::delete`].
     pub fn expiry(&self, key: &[u8]) -> Result<Option<Expiry>> {
         self.ground.enter()?;
-        let head = self.read(self.key(key), &mut Vec::new())?;
+        let head = self.read(self.key(key), &mut KeyAlone)?;
         let there = head.filter(|head| !self.is_expired(head));
         Ok(there.map(|head| head.expires.map_or(Expiry::Never, Expiry::At)))
     }
@@ -132,7 +132,7 @@ impl<I: Index> Kv<'_, I> {
             // A damaged record's moment can't be trusted.
             if self.is_expired(&head)
                 && head.instance == slot.instance()
-                && record::is_whole(self.ground, slot.place(), head)?
+                && record::sound_key(self.ground, slot.place(), head)?.is_some()
             {
                 expired.push((at, slot));
             }
@@ -152,9 +152,7 @@ impl<I: Index> Kv<'_, I> {
         if head.expires.is_some() && planted!("bug-ttl-not-durable") {
             let seed = self.ground.seed();
             let staged = record::stage(seed, place.offset, head, key.bytes, value);
-            self.ground
-                .mem()
-                .write_nt(place.offset, staged.whole_lines())?;
+            record::store(self.ground.mem(), place.offset, &staged)?;
         }
         Ok(())
     }

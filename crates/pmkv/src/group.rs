@@ -273,7 +273,7 @@ impl<'h, I: Index> Kv<'h, I> {
 
     /// Reads a key's value without a lock, if it is there, expired or not.
     #[inline]
-    pub(crate) fn read(&self, key: Key<'_>, value: &mut Vec<u8>) -> Result<Option<Head>> {
+    pub(crate) fn read(&self, key: Key<'_>, value: &mut impl Seek) -> Result<Option<Head>> {
         if let Some(located) = I::locate(self, key)?
             && let Some(answer) = self.look(&located, key, value)?
         {
@@ -284,7 +284,7 @@ impl<'h, I: Index> Kv<'h, I> {
 
     /// Looks a few times more, then takes the lock.
     #[cold]
-    fn read_again(&self, key: Key<'_>, value: &mut Vec<u8>) -> Result<Option<Head>> {
+    fn read_again(&self, key: Key<'_>, value: &mut impl Seek) -> Result<Option<Head>> {
         for _ in 0..LOOKS {
             let Some(located) = I::locate(self, key)? else {
                 break;
@@ -307,7 +307,7 @@ impl<'h, I: Index> Kv<'h, I> {
         &self,
         located: &Located<I::Way>,
         key: Key<'_>,
-        value: &mut Vec<u8>,
+        value: &mut impl Seek,
     ) -> Result<Option<Option<Head>>> {
         self.look(located, key, value)
     }

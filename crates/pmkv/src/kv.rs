@@ -15,7 +15,7 @@ use crate::index::ByHash;
 use crate::iter::Entries;
 use crate::key::Key;
 use crate::places::{Place, Pools};
-use crate::record::{self, Head};
+use crate::record::{self, Head, KeyAlone};
 use crate::scrub::Slots;
 use crate::slot::Slot;
 
@@ -129,22 +129,18 @@ impl<'h, I: Index> Kv<'h, I> {
     /// Has a key have this value. It is durable when this returns.
     ///
     /// # Errors
-    /// `TooLarge`; `Corrupt`: the key has a record, and it is damaged; `Crowded`, `Damaged`;
-    /// `Heap`: there is no room, or this thread has a transaction of the heap.
+    /// `TooLarge`; `Corrupt`: the key has a record whose head or key is damaged; `Crowded`,
+    /// `Damaged`; `Heap`: there is no room, or this thread has a transaction of the heap.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put_when(key, value, None, |_| true).map(drop)
+        self.put_when(key, value, None, None).map(drop)
     }
 
     /// Like [`Kv::put`], if the key is as expected; whether it was.
     ///
     /// # Errors
-    /// Those of [`Kv::put`].
+    /// Those of [`Kv::put`]; `Corrupt`: a value is expected, and the key's is damaged.
     pub fn put_if(&self, key: &[u8], expected: Expect<'_>, value: &[u8]) -> Result<bool> {
-        self.put_when(key, value, None, |old| match expected {
-            Expect::Missing => old.is_none(),
-            Expect::Present => old.is_some(),
-            Expect::Value(bytes) => old == Some(bytes),
-        })
+        self.put_when(key, value, None, Some(expected))
     }
 
     pub(crate) fn put_when(
@@ -152,16 +148,7 @@ impl<'h, I: Index> Kv<'h, I> {
         key: &[u8],
         value: &[u8],
         expires: Option<u64>,
-        is_right: impl Fn(Option<&[u8]>) -> bool,
-    ) -> Result<bool> {
-        with_old_value(|old_value| self.put_over((key, value, expires), old_value, is_right))
-    }
-
-    fn put_over(
-        &self,
-        (key, value, expires): (&[u8], &[u8], Option<u64>),
-        old_value: &mut Vec<u8>,
-        is_right: impl Fn(Option<&[u8]>) -> bool,
+        expected: Option<Expect<'_>>,
     ) -> Result<bool> {
         let bytes = record::taken(key, value)? + record::expiry_bytes(expires);
         self.ground.enter_to_change()?;
@@ -174,7 +161,7 @@ impl<'h, I: Index> Kv<'h, I> {
             let group = I::lock_from(self, key, first.take());
             let done = group.and_then(|group| {
                 let put = (key, value, expires);
-                self.try_put(&group, put, (&mut place, bytes), old_value, &is_right)
+                self.try_put(&group, put, (&mut place, bytes), expected)
             });
             let more = match done {
                 Ok(Tried::Done(dropped)) => {
@@ -226,12 +213,10 @@ impl<'h, I: Index> Kv<'h, I> {
         group: &Group<'_, I>,
         (key, value, expires): (Key<'_>, &[u8], Option<u64>),
         (place, bytes): (&mut Option<Place>, u64),
-        old_value: &mut Vec<u8>,
-        is_right: &impl Fn(Option<&[u8]>) -> bool,
+        expected: Option<Expect<'_>>,
     ) -> Result<Tried<I::Way>> {
-        let old = self.find(group, key, old_value)?;
-        let there = old.filter(|old| !self.is_expired(&old.head));
-        if !is_right(there.map(|_| &old_value[..])) {
+        let (old, is_right) = self.find_expected(group, key, expected)?;
+        if !is_right {
             return Ok(Tried::Not);
         }
         let Some((line, at)) = self.free_slot(group, key, old.as_ref()) else {
@@ -243,14 +228,10 @@ impl<'h, I: Index> Kv<'h, I> {
         let Some(place) = *place else {
             return Ok(Tried::NoPlace);
         };
+        let version = old.map_or(1, |old| old.head.version.wrapping_add(1));
         let head = Head {
-            check: 0,
-            version: old.map_or(1, |old| old.head.version.wrapping_add(1)),
-            epoch: self.ground.run(),
-            value: value.len() as u64,
-            key: key.bytes.len() as u64,
-            instance: place.instance,
             expires,
+            ..Head::new(version, place.instance, key.bytes, value)
         };
         let first = match expires.is_some() && planted!("bug-ttl-not-durable") {
             true => Head {
@@ -269,6 +250,34 @@ impl<'h, I: Index> Kv<'h, I> {
         Ok(Tried::Done(dropped.map(|old| old.slot.place())))
     }
 
+    /// A key's slot in a locked group, and whether the key is as expected. Its value is read only if
+    /// one is expected.
+    #[inline]
+    fn find_expected(
+        &self,
+        group: &Group<'_, I>,
+        key: Key<'_>,
+        expected: Option<Expect<'_>>,
+    ) -> Result<(Option<Found>, bool)> {
+        let is_there = |old: &Option<Found>| {
+            let there = old.as_ref();
+            there.is_some_and(|old| !self.is_expired(&old.head))
+        };
+        if let Some(Expect::Value(bytes)) = expected {
+            return with_old_value(|value| {
+                let old = self.find(group, key, value)?;
+                Ok((old, is_there(&old) && value == bytes))
+            });
+        }
+        let old = self.find(group, key, &mut KeyAlone)?;
+        let is_right = match expected {
+            Some(Expect::Missing) => !is_there(&old),
+            Some(_) => is_there(&old),
+            None => true,
+        };
+        Ok((old, is_right))
+    }
+
     /// Stores a record and its slot, and has readers see it once it is durable.
     fn publish(
         &self,
@@ -281,7 +290,7 @@ impl<'h, I: Index> Kv<'h, I> {
     ) -> Result<()> {
         let (mem, located) = (self.ground.mem(), &group.located);
         if !planted!("bug-record-unfenced") {
-            mem.write_nt(place.offset, staged.whole_lines())?;
+            record::store(mem, place.offset, staged)?;
         }
         self.mark_busy(located, true);
         if let Some(old) = old
@@ -302,7 +311,7 @@ impl<'h, I: Index> Kv<'h, I> {
             mem.fence();
         }
         if planted!("bug-record-unfenced") {
-            mem.write_nt(place.offset, staged.whole_lines())?;
+            record::store(mem, place.offset, staged)?;
         }
         if let Some(old) = old {
             // A reader that comes between finds neither, and looks again.
@@ -329,18 +338,17 @@ impl<'h, I: Index> Kv<'h, I> {
         }
     }
 
-    /// Takes a key away; whether it was there. Its value is not read but for its check.
+    /// Takes a key away; whether it was there. Its value is not read, and may be damaged.
     ///
     /// # Errors
-    /// `Corrupt`, `Damaged`; `Heap`.
+    /// `Corrupt`: its record's head or key is damaged; `Damaged`; `Heap`.
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
         record::taken(key, &[])?;
         self.ground.enter_to_change()?;
         let _window = self.ground.mem().window();
         let key = self.key(key);
         let group = self.lock(key)?;
-        let found = with_old_value(|value| self.find(&group, key, value))?;
-        let Some(old) = found else {
+        let Some(old) = self.find(&group, key, &mut KeyAlone)? else {
             return Ok(false);
         };
         self.clear_slots(&group, &[(old.at, old.slot)])?;

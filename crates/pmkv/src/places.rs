@@ -25,8 +25,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::kv::{
-    RECORD_CLASS_BYTES, RECORD_CLASSES, RECORDS_HEAD_BYTES, RECORDS_MAGIC, first_record,
-    record_places,
+    PLACE_BYTES, RECORD_CLASS_BYTES, RECORD_CLASSES, RECORDS_HEAD_BYTES, RECORDS_MAGIC,
+    first_record, record_places,
 };
 
 use crate::engine::{Cut, Index};
@@ -36,7 +36,7 @@ use crate::held::HeldChunks;
 use crate::kv::Kv;
 use crate::protocol::{FREE, TAKEN, change_byte, is_held, take_free};
 use crate::record::{self, Head};
-use crate::slot::Slot;
+use crate::slot::{PLACES_END, Slot};
 
 /// A record chunk's first word of this run: its bytes mean something.
 const READY: u64 = 1;
@@ -122,10 +122,19 @@ fn nth_share(thread: u64) -> usize {
 /// The class of record chunks for so many bytes; [`RECORD_CLASSES`]: a record has its own run.
 #[inline]
 fn class_of(bytes: u64) -> usize {
-    // The first classes are each line more.
-    match bytes.wrapping_sub(1) / 64 {
-        lines if lines < 16 => lines as usize,
+    match bytes {
+        ..=64 => 0,
+        // The next ones are each 16 bytes more.
+        65..=256 => ((bytes - 64).div_ceil(PLACE_BYTES)) as usize,
         _ => RECORD_CLASS_BYTES.partition_point(|&class| class < bytes),
+    }
+}
+
+/// That slots can name all of so many bytes.
+fn nameable(start: u64, wanted: u64) -> Result<u64> {
+    match start + wanted <= PLACES_END {
+        true => Ok(start),
+        false => Err(pmlib::Error::Full { wanted }.into()),
     }
 }
 
@@ -190,7 +199,7 @@ impl<I: Index> Kv<'_, I> {
         let [magic, bytes, places] = self.ground.mem().read(start);
         let is_cut = magic == RECORDS_MAGIC
             && bytes > 0
-            && bytes.is_multiple_of(64)
+            && bytes.is_multiple_of(PLACE_BYTES)
             && match bytes > SHARED_MAX {
                 true => places == 1 && self.ground.has(start + ALONE_OFFSET, bytes),
                 false => {
@@ -429,7 +438,7 @@ impl<I: Index> Kv<'_, I> {
     fn make(&self, class: usize) -> Result<u64> {
         let bytes = RECORD_CLASS_BYTES[class];
         self.heap.tx(|tx| {
-            let start = tx.take_owned(CHUNK_BYTES, self.head)?;
+            let start = nameable(tx.take_owned(CHUNK_BYTES, self.head)?, CHUNK_BYTES)?;
             let cut = Places {
                 chunk: start / CHUNK_BYTES,
                 bytes,
@@ -449,7 +458,7 @@ impl<I: Index> Kv<'_, I> {
         self.drop_held()?;
         let size = (ALONE_OFFSET + bytes).next_multiple_of(CHUNK_BYTES);
         let done: Result<Place> = self.heap.tx(|tx| {
-            let start = tx.take_owned(size, self.head)?;
+            let start = nameable(tx.take_owned(size, self.head)?, size)?;
             let cut = Places {
                 chunk: start / CHUNK_BYTES,
                 bytes: size - ALONE_OFFSET,
@@ -647,16 +656,17 @@ impl<I: Index> Kv<'_, I> {
         self.ground.owned(cut.chunk, self.head) > 0 && self.cut(cut.chunk) == Some(*cut)
     }
 
-    /// Finds out about one place by its record; `false`: there is none that is whole.
+    /// Finds out about one place by its record; `false`: there is none whose key can be trusted.
     fn find_out_place(&self, cut: &Places, place: u64) -> Result<bool> {
         let offset = cut.offset(place);
-        let Some(head) = record::head_at(self.ground, offset) else {
+        let head = record::head_at(self.ground, offset).filter(|head| head.bytes() <= cut.bytes);
+        let Some(head) = head else {
             return Ok(false);
         };
-        if head.bytes() > cut.bytes || !record::is_whole(self.ground, offset, head)? {
+        // Its key says where it is named, be its value torn.
+        let Some(key) = record::sound_key(self.ground, offset, head)? else {
             return Ok(false);
-        }
-        let key = record::key_of(self.ground, offset, head)?;
+        };
         let group = self.lock(self.key(&key))?;
         let named = self.named(&group);
         let named = named.into_iter().find(|slot| slot.place() == offset);

@@ -1,10 +1,14 @@
 //! Records: put together, and read with their checks.
+//!
+//! A record has two checks. One is of its head and key, so that a key is found, put over and taken
+//! away without a look at its value. The other is of its value, and keyed by the hash of head and
+//! key. A record that may be torn is one only if both hold ([`is_whole`]).
 
 use pmem::{Pmem, Stage};
 use pmlib::ground::Ground;
 use pmlib_format::kv::{
-    KEY_BITS, KEY_BYTES_MAX, KV_RECORD_HEAD_BYTES, RECORD_EXPIRES, RECORD_FLAGS, RECORD_INSTANCE,
-    VALUE_BITS, VALUE_BYTES_MAX,
+    KEY_BITS, KEY_BYTES_MAX, KV_RECORD_HEAD_BYTES, PLACE_BYTES, RECORD_CLASS_BYTES, RECORD_EXPIRES,
+    RECORD_FLAGS, RECORD_INSTANCE, VALUE_BITS, VALUE_BYTES_MAX,
 };
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
@@ -16,15 +20,20 @@ const NEAR: u64 = 512;
 const SMALL: u64 = 128;
 /// Where a record has its word of sizes.
 const SIZES_OFFSET: u64 = 16;
+const SIZES_AT: usize = SIZES_OFFSET as usize;
+/// Mixes the bits of places, versions and checks.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// A longer value is hashed piece by piece where only its check is asked for.
 const PIECE: usize = 64 << 10;
 
 /// The first words of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    pub check: u64,
+    /// The check of the value, whose key is the hash of head and key.
+    pub value_check: u64,
     pub version: u32,
-    pub epoch: u32,
+    /// The check of head and key.
+    pub check: u32,
     pub value: u64,
     pub key: u64,
     pub instance: u64,
@@ -33,17 +42,23 @@ pub(crate) struct Head {
 }
 
 impl Head {
+    /// The head of a record that is to be stored.
+    pub fn new(version: u32, instance: u64, key: &[u8], value: &[u8]) -> Head {
+        Head {
+            value_check: 0,
+            version,
+            check: 0,
+            value: value.len() as u64,
+            key: key.len() as u64,
+            instance,
+            expires: None,
+        }
+    }
+
     /// The head in these words; `None`: of no record.
     #[inline]
     pub fn of(words: [u64; 4]) -> Option<Head> {
-        let sized = Head::sized(words[2])?;
-        Some(Head {
-            check: words[0],
-            version: words[1] as u32,
-            epoch: (words[1] >> 32) as u32,
-            expires: sized.expires.map(|_| words[3]),
-            ..sized
-        })
+        Some(Head::sized(words[2])?.with(words))
     }
 
     /// The parts of a head that its word of sizes has; the others are 0.
@@ -54,9 +69,9 @@ impl Head {
         let flags = sizes >> (VALUE_BITS + KEY_BITS);
         let fits = value <= VALUE_BYTES_MAX && key <= KEY_BYTES_MAX && flags & !RECORD_FLAGS == 0;
         fits.then_some(Head {
-            check: 0,
+            value_check: 0,
             version: 0,
-            epoch: 0,
+            check: 0,
             value,
             key,
             instance: flags & RECORD_INSTANCE,
@@ -64,32 +79,21 @@ impl Head {
         })
     }
 
-    /// The parts of a word of sizes with those of the bytes of a record that begins with it;
-    /// `None`: it begins with another one.
+    /// The parts of a word of sizes with those of a head's other words.
     #[inline(always)]
-    fn with(self, bytes: &[u8], sizes: u64) -> Option<Head> {
-        let (words, _) = bytes.as_chunks::<8>();
-        let word = |nth: usize| words.get(nth).map_or(0, |word| u64::from_le_bytes(*word));
-        let expires = self.expires.map(|_| word(3));
-        (word(2) == sizes).then_some(Head {
-            check: word(0),
-            version: word(1) as u32,
-            epoch: (word(1) >> 32) as u32,
-            expires,
+    fn with(self, words: [u64; 4]) -> Head {
+        Head {
+            value_check: words[0],
+            version: words[1] as u32,
+            check: (words[1] >> 32) as u32,
+            expires: self.expires.map(|_| words[3]),
             ..self
-        })
+        }
     }
 
     /// The instance that the words of a place have, whatever they are.
     pub fn instance_of(words: [u64; 3]) -> u64 {
         words[2] >> (VALUE_BITS + KEY_BITS) & RECORD_INSTANCE
-    }
-
-    /// The words behind the check.
-    #[inline]
-    fn words(self) -> [u64; 2] {
-        let versions = u64::from(self.version) | u64::from(self.epoch) << 32;
-        [versions, self.sizes()]
     }
 
     #[inline]
@@ -108,9 +112,29 @@ impl Head {
         KV_RECORD_HEAD_BYTES + expiry_bytes(self.expires)
     }
 
+    /// Bytes before the value.
+    #[inline]
+    pub fn before_value(self) -> u64 {
+        self.before_key() + self.key
+    }
+
     #[inline]
     pub fn bytes(self) -> u64 {
-        self.before_key() + self.key + self.value
+        self.before_value() + self.value
+    }
+
+    /// The hash of head and key, if they are as they were stored; `bytes` are those from the word
+    /// of sizes to the value.
+    #[inline(always)]
+    fn sound(&self, ground: Ground<'_>, place: u64, bytes: &[u8]) -> Option<u64> {
+        let hash = hash_of(ground.seed(), place, self.version, bytes);
+        (check_of(hash, self.value_check) == self.check).then_some(hash)
+    }
+
+    /// Whether a value is as it was stored, with the hash of its head and key.
+    #[inline(always)]
+    fn is_of(&self, hash: u64, value: &[u8]) -> bool {
+        xxh3_64_with_seed(value, hash) == self.value_check
     }
 }
 
@@ -123,16 +147,21 @@ pub(crate) fn expiry_bytes(expires: Option<u64>) -> u64 {
     }
 }
 
-/// The check of a record at a place: the head behind its check with the key, and the value.
+/// The hash of a record's head and key at a place, without the checks: the key of its value's
+/// check.
 #[inline(always)]
-fn check_of(seed: u64, place: u64, head_and_key: &[u8], value: &[u8]) -> u64 {
-    xxh3_64_with_seed(value, head_seed(seed, place, head_and_key))
+fn hash_of(seed: u64, place: u64, version: u32, sizes_and_key: &[u8]) -> u64 {
+    let at = seed ^ place.wrapping_mul(ODD);
+    xxh3_64_with_seed(
+        sizes_and_key,
+        at.wrapping_add(u64::from(version).wrapping_mul(ODD)),
+    )
 }
 
+/// The check of head and key. The value's is under it, so that every bit before the value is.
 #[inline(always)]
-fn head_seed(seed: u64, place: u64, head_and_key: &[u8]) -> u64 {
-    let at = seed ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    xxh3_64_with_seed(head_and_key, at)
+fn check_of(hash: u64, value_check: u64) -> u32 {
+    ((hash ^ value_check.rotate_left(32)).wrapping_mul(ODD) >> 32) as u32
 }
 
 /// Puts a record together that is to stand at `place`.
@@ -143,14 +172,23 @@ pub(crate) fn stage(seed: u64, place: u64, head: Head, key: &[u8], value: &[u8])
     rest.copy_from_slice(value);
     let (before, after) = head_and_key.split_at_mut(head.before_key() as usize);
     after.copy_from_slice(key);
-    let [versions, sizes] = head.words();
-    let words = [0, versions, sizes, head.expires.unwrap_or(0)];
+    let words = [0, 0, head.sizes(), head.expires.unwrap_or(0)];
     for (to, word) in before.as_chunks_mut::<8>().0.iter_mut().zip(words) {
         *to = word.to_le_bytes();
     }
-    let check = check_of(seed, place, &head_and_key[8..], value);
-    head_and_key[..8].copy_from_slice(&check.to_le_bytes());
+    let hash = hash_of(seed, place, head.version, &head_and_key[SIZES_AT..]);
+    let value_check = xxh3_64_with_seed(value, hash);
+    let check = u64::from(check_of(hash, value_check));
+    let version = u64::from(head.version) | check << 32;
+    head_and_key[..8].copy_from_slice(&value_check.to_le_bytes());
+    head_and_key[8..SIZES_AT].copy_from_slice(&version.to_le_bytes());
     stage
+}
+
+/// Stores a record past the caches. Others may be in its first and last line.
+#[inline(always)]
+pub(crate) fn store(mem: &Pmem, place: u64, staged: &Stage) -> Result<()> {
+    Ok(mem.write_nt(place, staged.padded(PLACE_BYTES as usize))?)
 }
 
 /// The meaning of what stands at a place, to one who looks for a key.
@@ -158,7 +196,7 @@ pub(crate) fn stage(seed: u64, place: u64, head: Head, key: &[u8], value: &[u8])
 pub(crate) enum Seen {
     /// A record of the key.
     Same(Head),
-    /// A whole record of another key.
+    /// A record of another key.
     Other,
     /// No whole record, or one of another instance.
     None,
@@ -166,8 +204,7 @@ pub(crate) enum Seen {
 
 /// The words of a place's head, if the heap has it.
 pub(crate) fn words_at(ground: Ground<'_>, place: u64) -> Option<[u64; 4]> {
-    // The whole line: a record begins at one.
-    let is_there = place != 0 && ground.has(place, 64);
+    let is_there = place != 0 && ground.has(place, RECORD_CLASS_BYTES[0]);
     is_there.then(|| ground.mem().read(place))
 }
 
@@ -177,17 +214,21 @@ pub(crate) fn head_at(ground: Ground<'_>, place: u64) -> Option<Head> {
     ground.has(place, head.bytes()).then_some(head)
 }
 
-/// Reads the head behind its check, and the key.
-fn with_head<T>(mem: &Pmem, place: u64, head: Head, body: impl FnOnce(&[u8]) -> T) -> Result<T> {
-    let len = (head.before_key() - 8 + head.key) as usize;
-    if len <= NEAR as usize {
-        let mut near = [0; NEAR as usize];
+/// Reads a record from its word of sizes to its value.
+#[inline(always)]
+fn with_key<T>(mem: &Pmem, place: u64, head: Head, body: impl FnOnce(&[u8]) -> T) -> Result<T> {
+    let (at, len) = (
+        place + SIZES_OFFSET,
+        head.before_value() as usize - SIZES_AT,
+    );
+    if len <= SMALL as usize {
+        let mut near = [0; SMALL as usize];
         let near = &mut near[..len];
-        mem.copy_out(place + 8, near)?;
+        mem.copy_out(at, near)?;
         Ok(body(near))
     } else {
         let mut far = vec![0; len];
-        mem.copy_out(place + 8, &mut far)?;
+        mem.copy_out(at, &mut far)?;
         Ok(body(&far))
     }
 }
@@ -201,18 +242,10 @@ pub(crate) fn read(
     key: &[u8],
     to: &mut Vec<u8>,
 ) -> Result<Seen> {
-    // The whole line: a record begins at one.
-    if place == 0 || !ground.has(place, 64) {
-        return Ok(Seen::None);
-    }
-    let sizes = ground.mem().load(place + SIZES_OFFSET);
-    let Some(sized) = Head::sized(sizes) else {
+    let Some((sizes, sized)) = sized_at(ground, place, instance) else {
         return Ok(Seen::None);
     };
     let bytes = sized.bytes();
-    if sized.instance != instance || !ground.has(place, bytes) {
-        return Ok(Seen::None);
-    }
     let at = (place, sizes, sized);
     if bytes <= SMALL {
         read_near::<{ SMALL as usize }>(ground, at, key, to)
@@ -221,6 +254,28 @@ pub(crate) fn read(
     } else {
         read_far(ground, place, key, to)
     }
+}
+
+/// The word of sizes at a place, and its parts; `None`: it is of no record of this instance that the
+/// heap has.
+#[inline(always)]
+fn sized_at(ground: Ground<'_>, place: u64, instance: u64) -> Option<(u64, Head)> {
+    if place == 0 || !ground.has(place, RECORD_CLASS_BYTES[0]) {
+        return None;
+    }
+    let sizes = ground.mem().load(place + SIZES_OFFSET);
+    let sized = Head::sized(sizes)?;
+    let is_it = sized.instance == instance && ground.has(place, sized.bytes());
+    is_it.then_some((sizes, sized))
+}
+
+/// The head of a record whose bytes are these, whose word of sizes was this; `None`: it has another
+/// one by now.
+#[inline(always)]
+fn head_in(bytes: &[u8], sizes: u64, sized: Head) -> Option<Head> {
+    let (words, _) = bytes.as_chunks::<8>();
+    let word = |nth: usize| words.get(nth).map_or(0, |word| u64::from_le_bytes(*word));
+    (word(2) == sizes).then(|| sized.with([word(0), word(1), word(2), word(3)]))
 }
 
 /// Reads a record at once, whose word of sizes is this, and that word's parts.
@@ -235,14 +290,17 @@ fn read_near<const ROOM: usize>(
     let near = &mut near[..sized.bytes() as usize];
     ground.mem().copy_out(place, near)?;
     let (head_and_key, value) = near.split_at(near.len() - sized.value as usize);
-    let Some(head) = sized.with(head_and_key, sizes) else {
+    let Some(head) = head_in(head_and_key, sizes, sized) else {
         return Ok(Seen::None);
     };
-    if check_of(ground.seed(), place, &head_and_key[8..], value) != head.check {
+    let Some(hash) = head.sound(ground, place, &head_and_key[SIZES_AT..]) else {
         return Ok(Seen::None);
-    }
+    };
     if head_and_key[head_and_key.len() - head.key as usize..] != *key {
         return Ok(Seen::Other);
+    }
+    if !head.is_of(hash, value) {
+        return Ok(Seen::None);
     }
     to.clear();
     to.extend_from_slice(value);
@@ -255,22 +313,39 @@ fn read_far(ground: Ground<'_>, place: u64, key: &[u8], to: &mut Vec<u8>) -> Res
     let Some(head) = head_at(ground, place) else {
         return Ok(Seen::None);
     };
-    let (mem, seed) = (ground.mem(), ground.seed());
-    let (is_same, value_seed) = with_head(mem, place, head, |bytes| {
-        (
-            bytes[head.before_key() as usize - 8..] == *key && is_head(bytes, head),
-            head_seed(seed, place, bytes),
-        )
-    })?;
-    if !is_same {
-        let whole = is_whole(ground, place, head)?;
-        return Ok(if whole { Seen::Other } else { Seen::None });
-    }
-    to.clear();
+    let (seen, hash) = seen_by_key(ground, place, head, key)?;
+    let Some(hash) = hash else {
+        return Ok(seen);
+    };
     to.resize(head.value as usize, 0);
-    mem.copy_out(place + head.before_key() + head.key, to)?;
-    let fits = xxh3_64_with_seed(to, value_seed) == head.check;
-    Ok(if fits { Seen::Same(head) } else { Seen::None })
+    ground.mem().copy_out(place + head.before_value(), to)?;
+    Ok(match head.is_of(hash, to) {
+        true => seen,
+        false => Seen::None,
+    })
+}
+
+/// The meaning of a place by its head and key alone; if it is the key's, with their hash.
+#[inline(always)]
+fn seen_by_key(
+    ground: Ground<'_>,
+    place: u64,
+    head: Head,
+    key: &[u8],
+) -> Result<(Seen, Option<u64>)> {
+    with_key(ground.mem(), place, head, |bytes| {
+        let hash = match planted!("bug-key-unchecked") {
+            true => Some(0),
+            false => head.sound(ground, place, bytes),
+        };
+        match hash {
+            None => (Seen::None, None),
+            Some(_) if bytes[head.before_key() as usize - SIZES_AT..] != *key => {
+                (Seen::Other, None)
+            }
+            Some(_) => (Seen::Same(head), hash),
+        }
+    })
 }
 
 /// Where a value is, once [`Seek::read`] has found it.
@@ -300,61 +375,84 @@ impl Seek for Pinned {
         let Some(head) = head_at(ground, place).filter(|head| head.instance == instance) else {
             return Ok(Seen::None);
         };
-        if !is_whole(ground, place, head)? {
-            return Ok(Seen::None);
-        }
-        let is_same = with_head(ground.mem(), place, head, |bytes| {
-            bytes[head.before_key() as usize - 8..] == *key
-        })?;
-        self.offset = place + head.before_key() + head.key;
+        let (seen, hash) = seen_by_key(ground, place, head, key)?;
+        let Some(hash) = hash else {
+            return Ok(seen);
+        };
+        self.offset = place + head.before_value();
         self.len = head.value;
-        Ok(match is_same {
-            true => Seen::Same(head),
-            false => Seen::Other,
+        Ok(match is_value(ground, place, head, hash)? {
+            true => seen,
+            false => Seen::None,
         })
     }
 }
 
-/// Whether these bytes behind a check are the ones that a head was read from.
-#[inline]
-fn is_head(bytes: &[u8], head: Head) -> bool {
-    let [first, second] = head.words();
-    bytes[..8] == first.to_le_bytes()
-        && bytes[8..16] == second.to_le_bytes()
-        && head
-            .expires
-            .is_none_or(|at| bytes[16..24] == at.to_le_bytes())
+/// A key is looked for whose value is of no interest: it is not read, whatever its size, nor
+/// verified.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyAlone;
+
+impl Seek for KeyAlone {
+    #[inline]
+    fn read(&mut self, ground: Ground<'_>, place: u64, instance: u64, key: &[u8]) -> Result<Seen> {
+        let Some(head) = head_at(ground, place).filter(|head| head.instance == instance) else {
+            return Ok(Seen::None);
+        };
+        Ok(seen_by_key(ground, place, head, key)?.0)
+    }
 }
 
-/// Whether the record with this head is as it was stored.
-pub(crate) fn is_whole(ground: Ground<'_>, place: u64, head: Head) -> Result<bool> {
-    let (mem, seed) = (ground.mem(), ground.seed());
-    let value_seed = with_head(mem, place, head, |bytes| head_seed(seed, place, bytes))?;
-    let (mut at, mut left) = (place + head.before_key() + head.key, head.value as usize);
+/// Whether the value of a record with this head, whose hash this is, is as it was stored.
+fn is_value(ground: Ground<'_>, place: u64, head: Head, hash: u64) -> Result<bool> {
+    let mem = ground.mem();
+    let (mut at, mut left) = (place + head.before_value(), head.value as usize);
     if left <= NEAR as usize {
         let mut near = [0; NEAR as usize];
         mem.copy_out(at, &mut near[..left])?;
-        return Ok(xxh3_64_with_seed(&near[..left], value_seed) == head.check);
+        return Ok(head.is_of(hash, &near[..left]));
     }
     if left <= PIECE {
         let mut value = vec![0; left];
         mem.copy_out(at, &mut value)?;
-        return Ok(xxh3_64_with_seed(&value, value_seed) == head.check);
+        return Ok(head.is_of(hash, &value));
     }
-    let (mut hash, mut piece) = (Xxh3::with_seed(value_seed), vec![0; PIECE]);
+    let (mut hasher, mut piece) = (Xxh3::with_seed(hash), vec![0; PIECE]);
     while left > 0 {
         let step = left.min(PIECE);
         mem.copy_out(at, &mut piece[..step])?;
-        hash.update(&piece[..step]);
+        hasher.update(&piece[..step]);
         (at, left) = (at + step as u64, left - step);
     }
-    Ok(hash.digest() == head.check)
+    Ok(hasher.digest() == head.value_check)
+}
+
+/// Whether the record with this head is as it was stored, all of it.
+pub(crate) fn is_whole(ground: Ground<'_>, place: u64, head: Head) -> Result<bool> {
+    let hash = with_key(ground.mem(), place, head, |bytes| {
+        head.sound(ground, place, bytes)
+    })?;
+    match hash {
+        Some(hash) => is_value(ground, place, head, hash),
+        None => Ok(false),
+    }
+}
+
+/// The key of the record with this head, if both are as they were stored. The value may be torn.
+pub(crate) fn sound_key(ground: Ground<'_>, place: u64, head: Head) -> Result<Option<Vec<u8>>> {
+    with_key(ground.mem(), place, head, |bytes| {
+        let hash = head.sound(ground, place, bytes);
+        hash.map(|_| bytes[head.before_key() as usize - SIZES_AT..].to_vec())
+    })
 }
 
 /// Stores a record again as it stands, past the caches: the next fence makes it durable, whoever
 /// has stored it.
 pub(crate) fn store_again(ground: Ground<'_>, place: u64, head: Head) -> Result<()> {
-    let (mem, end) = (ground.mem(), place + head.bytes().next_multiple_of(64));
+    let (mem, end) = (
+        ground.mem(),
+        place + head.bytes().next_multiple_of(PLACE_BYTES),
+    );
     let (mut at, mut piece) = (place, Vec::new());
     while at < end {
         piece.resize((end - at).min(PIECE as u64) as usize, 0);
@@ -367,8 +465,8 @@ pub(crate) fn store_again(ground: Ground<'_>, place: u64, head: Head) -> Result<
 
 /// The key of the record with this head.
 pub(crate) fn key_of(ground: Ground<'_>, place: u64, head: Head) -> Result<Vec<u8>> {
-    with_head(ground.mem(), place, head, |bytes| {
-        bytes[head.before_key() as usize - 8..].to_vec()
+    with_key(ground.mem(), place, head, |bytes| {
+        bytes[head.before_key() as usize - SIZES_AT..].to_vec()
     })
 }
 
@@ -395,13 +493,8 @@ mod tests {
         let mem = ground.mem();
         for expires in [None, Some(77)] {
             let head = Head {
-                check: 0,
-                version: 7,
-                epoch: 1,
-                value: 5,
-                key: 3,
-                instance: 9,
                 expires,
+                ..Head::new(7, 9, b"key", b"value")
             };
             let staged = stage(ground.seed(), place, head, b"key", b"value");
             let find = |at: u64| {
@@ -409,19 +502,26 @@ mod tests {
                 let seen = read(ground, at, 9, b"key", &mut value).unwrap();
                 matches!(seen, Seen::Same(_)) && value == b"value"
             };
+            let find_key = |at: u64| {
+                let seen = KeyAlone.read(ground, at, 9, b"key").unwrap();
+                matches!(seen, Seen::Same(_))
+            };
             let put = |at: u64, bytes: &[u8]| {
                 let _window = mem.window();
                 mem.write_nt(at, bytes).unwrap();
             };
-            put(place, staged.whole_lines());
-            assert!(find(place));
-            put(place + 64, staged.whole_lines());
-            assert!(!find(place + 64));
+            put(place, staged.padded(16));
+            assert!(find(place) && find_key(place));
+            put(place + 64, staged.padded(16));
+            assert!(!find(place + 64) && !find_key(place + 64));
             for bit in 0..staged.len() * 8 {
-                let mut bytes = staged.whole_lines().to_vec();
+                let mut bytes = staged.padded(16).to_vec();
                 bytes[bit / 8] ^= 1 << (bit % 8);
                 put(place, &bytes);
                 assert!(!find(place), "{bit}");
+                // The check of head and key has nothing to do with the value.
+                let is_value = bit / 8 >= head.before_value() as usize;
+                assert_eq!(find_key(place), is_value, "{bit}");
             }
         }
     }

@@ -1,13 +1,16 @@
 //! A slot of the index: one word.
 
 use pmlib_format::kv::{
-    SLOT_HASH_SHIFT, SLOT_INSTANCE_SHIFT, SLOT_PLACE_BITS, SLOT_STATE_SHIFT, STATE_DELETE,
-    STATE_LIVE,
+    PLACE_BYTES, SLOT_HASH_SHIFT, SLOT_INSTANCE_SHIFT, SLOT_PLACE_BITS, SLOT_STATE_SHIFT,
+    STATE_DELETE, STATE_LIVE,
 };
 
 const STATE_MASK: u64 = 3 << SLOT_STATE_SHIFT;
 /// Bits of a hash in a slot.
 pub(crate) const HASH_BITS: u32 = 64 - SLOT_HASH_SHIFT;
+
+/// Where the bytes of a heap end that a slot can name: 4 TiB.
+pub(crate) const PLACES_END: u64 = PLACE_BYTES << SLOT_PLACE_BITS;
 
 /// A slot's word, not 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,16 +35,16 @@ pub(crate) fn free_ones(line: &[u64; 8]) -> u64 {
 }
 
 impl Slot {
-    /// A live one. The place is less than 2^44.
+    /// A live one. The place is less than [`PLACES_END`].
     pub(crate) fn new(place: u64, instance: u64, hash: u64) -> Slot {
-        let place = place / 64;
+        let place = place / PLACE_BYTES;
         debug_assert!(place < 1 << SLOT_PLACE_BITS && instance < 16);
         Slot(place | instance << SLOT_INSTANCE_SHIFT | hash << SLOT_HASH_SHIFT)
     }
 
     #[inline]
     pub(crate) fn place(self) -> u64 {
-        (self.0 & ((1 << SLOT_PLACE_BITS) - 1)) * 64
+        (self.0 & ((1 << SLOT_PLACE_BITS) - 1)) * PLACE_BYTES
     }
 
     #[inline]

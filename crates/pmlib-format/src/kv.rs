@@ -3,19 +3,21 @@
 //! An engine has a head, an object of the heap. Its other bytes are runs of chunks whose entries in
 //! the chunk table name the head as their owner.
 //!
-//! A **record** begins at a multiple of 64:
+//! A **record** begins at a multiple of 16:
 //!
 //! | word | holds |
 //! |---|---|
-//! | 0 | check: XXH3-64 of all that follows, keyed by the heap's seed and the record's offset |
-//! | 1 | version (32 bits), epoch (32): the number of the run that wrote it |
+//! | 0 | check of the value: its XXH3-64, keyed by the hash of head and key |
+//! | 1 | version (32 bits), check of head and key (32) |
 //! | 2 | bytes of the value (33 bits), of the key (17), flags (14) |
 //!
-//! then words that flags announce, the key, the value. The lowest four bits of the flags are the
+//! then words that flags announce, the key, the value. The hash of head and key is the XXH3-64 of
+//! word 2 and what follows up to the value, keyed by the heap's seed, the record's offset and its
+//! version. Their check is that hash and word 0, folded. The lowest four bits of the flags are the
 //! place's instance: how often it was used, modulo 16. The next one announces a word: when the
 //! record expires, in milliseconds since 1970. A record never changes.
 //!
-//! A **slot** of the index is a word: offset / 64 (38 bits), state (2), instance (4), hash (20). A
+//! A **slot** of the index is a word: offset / 16 (38 bits), state (2), instance (4), hash (20). A
 //! bucket is a line of eight. The 20 bits are the upper ones of the key's XXH3-64, keyed by the
 //! seed.
 //!
@@ -64,7 +66,7 @@ pub struct KvHeadRaw {
 }
 
 /// Version of the engines' bytes.
-pub const KV_VERSION: u64 = 1;
+pub const KV_VERSION: u64 = 2;
 /// Kind of an engine: hash.
 pub const KIND_HASH: u64 = 1;
 /// Kind of an engine: tree.
@@ -82,7 +84,9 @@ pub const INDEX_LINES_MAX: u64 = INDEX_GROUP_BYTES / 64 - 1;
 /// The most bits of a hash that a directory tells apart.
 pub const DEPTH_MAX: u32 = 17;
 
-/// Bits of an offset / 64 in a slot.
+/// Records begin at multiples of so many bytes.
+pub const PLACE_BYTES: u64 = 16;
+/// Bits of an offset / 16 in a slot.
 pub const SLOT_PLACE_BITS: u32 = 38;
 /// Where a slot's state begins.
 pub const SLOT_STATE_SHIFT: u32 = 38;
@@ -130,20 +134,24 @@ pub const EXPIRING_OFFSET: u64 = 48;
 /// Bytes of a record chunk before its places' bytes.
 pub const RECORDS_HEAD_BYTES: u64 = 64;
 /// Classes of record chunks.
-pub const RECORD_CLASSES: usize = 34;
-/// Bytes of a place of each class: by 64 up to 1 KiB, then four to a doubling up to 8 KiB, then six
-/// to one a chunk.
+pub const RECORD_CLASSES: usize = 43;
+/// Bytes of a place of each class: from 64 on by 16 up to 256, by 64 up to 1 KiB, then four to a
+/// doubling up to 8 KiB, then six to one a chunk.
 pub const RECORD_CLASS_BYTES: [u64; RECORD_CLASSES] = record_class_bytes();
 
 const fn record_class_bytes() -> [u64; RECORD_CLASSES] {
     let mut bytes = [0; RECORD_CLASSES];
     let mut class = 0;
-    while class < 16 {
-        bytes[class] = 64 * (class as u64 + 1);
+    while class < 13 {
+        bytes[class] = 64 + PLACE_BYTES * class as u64;
         class += 1;
     }
-    while class < 28 {
-        let (doubling, quarter) = ((class - 16) / 4, (class - 16) % 4);
+    while class < 25 {
+        bytes[class] = 64 * (class as u64 - 8);
+        class += 1;
+    }
+    while class < 37 {
+        let (doubling, quarter) = ((class - 25) / 4, (class - 25) % 4);
         bytes[class] = (1024 << doubling) / 4 * (5 + quarter as u64);
         class += 1;
     }
@@ -177,7 +185,8 @@ pub const fn record_places(bytes: u64, most: u64) -> u64 {
 
 const _: () = assert!(size_of::<KvHeadRaw>() == 64);
 const _: () = assert!(VALUE_BITS + KEY_BITS + 14 == 64);
-const _: () = assert!(RECORD_CLASS_BYTES[27] == 8192 && RECORD_CLASS_BYTES[33] == 65_408);
+const _: () = assert!(RECORD_CLASS_BYTES[36] == 8192 && RECORD_CLASS_BYTES[42] == 65_408);
+const _: () = assert!(RECORD_CLASS_BYTES[12] == 256 && RECORD_CLASS_BYTES[24] == 1024);
 const _: () = assert!(record_places(64, 1 << 20) == 1007 && record_places(65_408, 1 << 20) == 1);
 
 #[cfg(test)]
@@ -192,7 +201,7 @@ mod tests {
                 let places = record_places(bytes, most);
                 assert!((1..=most).contains(&places), "{bytes}");
                 assert!(first_record(places) + places * bytes <= CHUNK_BYTES);
-                assert!(bytes.is_multiple_of(64));
+                assert!(bytes.is_multiple_of(PLACE_BYTES));
             }
         }
     }

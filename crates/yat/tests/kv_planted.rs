@@ -73,6 +73,34 @@ const OF_READERS: [&str; 2] = [
     "bug-put-seen-before-fence",
 ];
 
+/// Bugs that show where a bit of a record is flipped.
+const OF_DAMAGE: [&str; 1] = ["bug-key-unchecked"];
+
+/// Returns after how many flipped bits a delete takes a record for whole whose head or key is not.
+fn seen_in_damage() -> Option<(String, u64)> {
+    let key = *b"a key of 16 byte";
+    let heap = pmlib::Heap::private(1 << 20, &pmlib::Options::default()).unwrap();
+    let kv = pmkv::Hash::open(&heap, "kv").unwrap();
+    kv.put(&key, &[7; 40]).unwrap();
+    let mem = heap.ground().mem();
+    let mut all = vec![0; heap.size() as usize];
+    mem.copy_out(0, &mut all).unwrap();
+    let at = all.windows(key.len()).position(|part| part == key).unwrap() as u64 - 24;
+    (0..(24 + key.len() as u64) * 8).find_map(|bit| {
+        let flip = || {
+            let (_window, word) = (mem.window(), at + bit / 64 * 8);
+            mem.store(word, mem.load(word) ^ 1 << (bit % 64));
+        };
+        flip();
+        let deleted = kv.delete(&key);
+        if matches!(deleted, Err(pmkv::Error::Corrupt { .. })) {
+            flip();
+            return None;
+        }
+        Some((format!("bit {bit} of a record"), bit))
+    })
+}
+
 #[test]
 fn each_bug_of_an_engine_is_found() {
     let names = BUGS.iter().map(|bug| bug.name);
@@ -93,6 +121,8 @@ fn one_hunt() {
         seen_at_once(LOOKS).err().map(|text| (text, 0))
     } else if OF_A_KILL.contains(&bug.as_str()) {
         found_by_kill()
+    } else if OF_DAMAGE.contains(&bug.as_str()) {
+        seen_in_damage()
     } else {
         found(&bug)
     };

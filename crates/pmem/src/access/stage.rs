@@ -114,6 +114,15 @@ impl Stage {
         unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), size_of_val(lines)) }
     }
 
+    /// The record and zeros up to a multiple of so many bytes, a power of two of a line at most, for
+    /// a place in lines that others share.
+    #[inline]
+    #[must_use]
+    pub fn padded(&self, multiple: usize) -> &[u8] {
+        debug_assert!(multiple.is_power_of_two() && multiple <= LINE as usize);
+        &self.whole_lines()[..self.len.next_multiple_of(multiple)]
+    }
+
     #[inline]
     fn all_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `whole_lines`; any bytes are a line, and the borrow is exclusive.

@@ -29,6 +29,10 @@ pmem::bugs! {
         "a place that a session holds is freed in the era in which it was held";
     "bug-put-believed-unchecked",
         "a put under way is done though its record is torn";
+    "bug-torn-value-believed",
+        "a put under way is done though its value is torn: its head and key are verified alone";
+    "bug-key-unchecked",
+        "a delete does not verify head and key";
     "bug-lower-version-wins",
         "the older one of two versions stays";
     "bug-next-version-in-other-line",

@@ -216,7 +216,7 @@ impl<'a> Snapshot<'a> {
             return Ok(false);
         };
         let is_expired = self.is_expired(&head) && head.instance == slot.instance();
-        Ok(is_expired && record::is_whole(ground, place, head)?)
+        Ok(is_expired && record::sound_key(ground, place, head)?.is_some())
     }
 
     /// All keys with their values; a tree's in the order of their bytes. A damaged record comes as

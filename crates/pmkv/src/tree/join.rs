@@ -124,11 +124,11 @@ impl Tree<'_> {
         for &slot in &slots {
             // One whose key can't be read could not be told from the first leaf's again.
             let head = record::head_at(self.ground, slot.place());
-            let is_whole = match head {
-                Some(head) => record::is_whole(self.ground, slot.place(), head)?,
-                None => false,
+            let key = match head {
+                Some(head) => record::sound_key(self.ground, slot.place(), head)?,
+                None => None,
             };
-            if !is_whole || self.key_in(slot)?.is_none() {
+            if key.is_none() || self.key_in(slot)?.is_none() {
                 return Ok(None);
             }
         }

@@ -230,17 +230,9 @@ impl<'h> Tree<'h> {
         let at = self.note(old.chunk);
         let note = mem.load_cached(at);
         mem.store(at, note | SPLITTING);
-        let head = Head {
-            check: 0,
-            version: 0,
-            epoch: self.ground.run(),
-            value: 0,
-            key: plan.fence.len() as u64,
-            instance: place.instance,
-            expires: None,
-        };
+        let head = Head::new(0, place.instance, &plan.fence, &[]);
         let staged = record::stage(self.ground.seed(), place.offset, head, &plan.fence, &[]);
-        mem.write_nt(place.offset, staged.whole_lines())?;
+        record::store(mem, place.offset, &staged)?;
         let mut content = vec![0; (lines * 64) as usize];
         for (from, slot) in plan.moved.iter().chain(&plan.damaged) {
             let to = (from - old.line(1)) as usize;

@@ -23,12 +23,12 @@ fn key(nth: u64) -> Vec<u8> {
     format!("d{nth}").into_bytes()
 }
 
-/// The first byte and the length of each record in the file. A record stands at a multiple of 64.
+/// The first byte and the length of each record in the file. A record stands at a multiple of 16.
 fn records(file: &File) -> Vec<(u64, u64)> {
     let mut all = vec![0; file.metadata().unwrap().len() as usize];
     file.read_exact_at(&mut all, 0).unwrap();
     let mut found = vec![(0, 0); RECORDS as usize];
-    for at in (0..all.len() - 64).step_by(64) {
+    for at in (0..all.len() - 64).step_by(16) {
         let text = &all[at + HEAD..(at + HEAD + 6)];
         let digits = text.strip_prefix(b"d").unwrap_or_default();
         let count = digits.iter().take_while(|byte| byte.is_ascii_digit());

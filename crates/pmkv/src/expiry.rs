@@ -102,7 +102,13 @@ impl<I: Index> Kv<'_, I> {
     /// Whether a record counts no more.
     #[inline]
     pub(crate) fn is_expired(&self, head: &Head) -> bool {
-        head.expires.is_some_and(|at| at <= (self.clock)())
+        head.expires.is_some_and(|at| self.is_past(at))
+    }
+
+    /// Whether a moment has come.
+    #[inline]
+    pub(crate) fn is_past(&self, at: u64) -> bool {
+        at <= (self.clock)()
     }
 
     /// Says, durably, that there may be records that expire: others are not looked at in a count.

@@ -5,6 +5,12 @@ use crate::kv::Hash;
 use crate::record;
 use crate::split::Position;
 
+/// A walk over keys and values, which shows them where it has read them as well.
+pub trait Walking: Iterator<Item = Result<(Vec<u8>, Vec<u8>)>> {
+    /// The next key with its value, lent until the next call.
+    fn next_ref(&mut self) -> Option<Result<(&[u8], &[u8])>>;
+}
+
 /// The keys of an engine and their values ([`Hash::iter`]).
 pub struct Entries<'a, 'h> {
     hash: &'a Hash<'h>,

@@ -50,7 +50,7 @@ mod tree;
 pub use batch::{BATCH_MAX, Change};
 pub use error::{Error, Result};
 pub use expiry::{Clock, Expiry};
-pub use iter::Entries;
+pub use iter::{Entries, Walking};
 pub use kv::{Expect, Hash, Kv, Stats};
 pub use opening::Kind;
 pub use owned::{Owned, OwnedReader, OwnedSnapshot, SnapshotWalk, Walk};

@@ -226,6 +226,14 @@ pub struct Walk {
     cell: WithEngine,
 }
 
+impl Walk {
+    /// The next key with its value, lent until the next call.
+    pub fn next_ref(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        self.cell
+            .with_dependent_mut(|_, entries| entries.next_ref())
+    }
+}
+
 impl Iterator for Walk {
     type Item = Result<Entry>;
 

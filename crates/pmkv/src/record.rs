@@ -325,6 +325,43 @@ fn read_far(ground: Ground<'_>, place: u64, key: &[u8], to: &mut Vec<u8>) -> Res
     })
 }
 
+/// A record that was read behind other bytes of a buffer.
+pub(crate) struct Appended {
+    pub head: Head,
+    /// Whether its value is as it was stored; `None`: it is long, and was not read.
+    pub is_value: Option<bool>,
+}
+
+/// Reads the record of this instance at a place into a buffer, behind the bytes that it has: all of
+/// it, or what is before its value where that is long. `None`: head or key is damaged.
+#[inline]
+pub(crate) fn append(
+    ground: Ground<'_>,
+    place: u64,
+    instance: u64,
+    (to, used): (&mut Vec<u8>, usize),
+) -> Result<Option<Appended>> {
+    let Some((sizes, sized)) = sized_at(ground, place, instance) else {
+        return Ok(None);
+    };
+    let (all, before) = (sized.bytes(), sized.before_value() as usize);
+    let is_near = all <= NEAR;
+    let len = if is_near { all as usize } else { before };
+    if to.len() < used + len {
+        to.resize(used + len, 0);
+    }
+    let bytes = &mut to[used..used + len];
+    ground.mem().copy_out(place, bytes)?;
+    let Some(head) = head_in(bytes, sizes, sized) else {
+        return Ok(None);
+    };
+    let hash = head.sound(ground, place, &bytes[SIZES_AT..before]);
+    Ok(hash.map(|hash| Appended {
+        head,
+        is_value: is_near.then(|| head.is_of(hash, &bytes[before..])),
+    }))
+}
+
 /// The meaning of a place by its head and key alone; if it is the key's, with their hash.
 #[inline(always)]
 fn seen_by_key(

@@ -8,6 +8,7 @@ use pmlib::Heap;
 use crate::batch::Change;
 use crate::error::Result;
 use crate::expiry::Expiry;
+use crate::iter::{Entries as HashEntries, Walking};
 use crate::kv::{Expect, Hash, Stats};
 use crate::opening::Kind;
 use crate::scrub::{OnDamage, Scrubbed};
@@ -19,7 +20,7 @@ use crate::tree::Tree;
 pub type Entry = (Vec<u8>, Vec<u8>);
 
 /// A walk over keys with their values.
-pub type Entries<'s> = Box<dyn Iterator<Item = Result<Entry>> + Send + 's>;
+pub type Entries<'s> = Box<dyn Walking + Send + 's>;
 
 /// A look at the checks of all records, a part at a time.
 pub type Scrubs<'s> = Box<dyn Iterator<Item = Result<Scrubbed>> + 's>;
@@ -209,7 +210,7 @@ macro_rules! store {
                 self
             }
             fn entries(&self) -> Entries<'_> {
-                Box::new($engine::iter(self))
+                self.between(Bound::Unbounded, Bound::Unbounded)
             }
             fn between(&self, start: Bound<Vec<u8>>, end: Bound<Vec<u8>>) -> Entries<'_> {
                 $between(self, (start, end))
@@ -220,13 +221,43 @@ macro_rules! store {
 
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
+/// The keys of a hash between two bounds.
+struct Filtered<'s, 'h> {
+    entries: HashEntries<'s, 'h>,
+    bounds: Bounds,
+    /// The entry that is lent.
+    lent: Entry,
+}
+
+impl Iterator for Filtered<'_, '_> {
+    type Item = Result<Entry>;
+
+    fn next(&mut self) -> Option<Result<Entry>> {
+        let bounds = &self.bounds;
+        // A damaged record comes as well: its key is not known.
+        self.entries.find(|entry| match entry {
+            Ok((key, _)) => RangeBounds::<Vec<u8>>::contains(bounds, key),
+            Err(_) => true,
+        })
+    }
+}
+
+impl Walking for Filtered<'_, '_> {
+    fn next_ref(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        match self.next()? {
+            Ok(entry) => self.lent = entry,
+            Err(error) => return Some(Err(error)),
+        }
+        Some(Ok((&self.lent.0, &self.lent.1)))
+    }
+}
+
 fn filtered<'s>(hash: &'s Hash<'_>, bounds: Bounds) -> Entries<'s> {
-    // A damaged record comes as well: its key is not known.
-    let is_within = move |entry: &Result<Entry>| match entry {
-        Ok((key, _)) => RangeBounds::<Vec<u8>>::contains(&bounds, key),
-        Err(_) => true,
-    };
-    Box::new(hash.iter().filter(is_within))
+    Box::new(Filtered {
+        entries: hash.iter(),
+        bounds,
+        lent: Entry::default(),
+    })
 }
 
 fn ranged<'s>(tree: &'s Tree<'_>, bounds: Bounds) -> Entries<'s> {

@@ -122,12 +122,13 @@ impl<'m> Found<'m> {
         self.map.leaves[self.nth]
     }
 
-    /// Where its range begins.
-    pub fn start(&self) -> Vec<u8> {
-        match self.nth.checked_sub(1) {
-            None => self.map.low.clone(),
-            Some(nth) => self.map.fences.get(nth).to_vec(),
-        }
+    /// Puts where its range begins into a buffer.
+    pub fn start_into(&self, to: &mut Vec<u8>) {
+        to.clear();
+        to.extend_from_slice(match self.nth.checked_sub(1) {
+            None => &self.map.low,
+            Some(nth) => self.map.fences.get(nth),
+        });
     }
 
     /// Where its range ends; `None`: nowhere.

@@ -17,6 +17,7 @@
 
 mod fences;
 mod join;
+mod leaf;
 mod map;
 mod mend;
 mod range;

@@ -1,31 +1,12 @@
 //! Walks over keys in order, from either end.
 
-use std::collections::VecDeque;
 use std::iter::FusedIterator;
 use std::ops::{Bound, RangeBounds};
 
-use super::{ByKey, Found, Seek, Tree, Way, corrupt};
-use crate::engine::{Cut, Index};
+use super::leaf::{Known, Leaf, Named};
+use super::{Seek, Tree};
 use crate::error::Result;
-use crate::group::{LOOKS, Located};
-use crate::record::{self, Seen};
-use crate::slot::Slot;
-use pmlib_format::kv::STATE_LIVE;
-
-/// A key of a leaf, and its slot.
-struct Entry {
-    key: Vec<u8>,
-    leaf: Located<Way>,
-    at: u64,
-    slot: Slot,
-}
-
-/// A leaf's keys in order, its damaged records before them, and its range.
-struct Read {
-    entries: Vec<Result<Entry>>,
-    start: Vec<u8>,
-    end: Option<Vec<u8>>,
-}
+use crate::iter::Walking;
 
 /// Where the next leaf is, seen from behind.
 enum Before {
@@ -44,8 +25,10 @@ pub struct Range<'a, 'h> {
     /// Where the next leaf begins; `None`: there is none.
     front_at: Option<Vec<u8>>,
     back_at: Before,
-    front: VecDeque<Result<Entry>>,
-    back: VecDeque<Result<Entry>>,
+    front: Leaf,
+    back: Leaf,
+    /// A value that is not in a leaf's buffer.
+    value: Vec<u8>,
     is_over: bool,
 }
 
@@ -61,6 +44,22 @@ fn owned<K: AsRef<[u8]>>(bound: Bound<&K>) -> Bound<Vec<u8>> {
     bound.map(|key| key.as_ref().to_vec())
 }
 
+fn is_before(start: &Bound<Vec<u8>>, key: &[u8]) -> bool {
+    match start {
+        Bound::Included(start) => key < &start[..],
+        Bound::Excluded(start) => key <= &start[..],
+        Bound::Unbounded => false,
+    }
+}
+
+fn is_behind(end: &Bound<Vec<u8>>, key: &[u8]) -> bool {
+    match end {
+        Bound::Included(end) => key > &end[..],
+        Bound::Excluded(end) => key >= &end[..],
+        Bound::Unbounded => false,
+    }
+}
+
 /// Keys up to this one have come, and are left out from now on.
 fn leave_out(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
     match bound {
@@ -73,9 +72,9 @@ fn leave_out(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
 }
 
 impl<'h> Tree<'h> {
-    /// All keys with their values, in order. Each value is read when its key is come to. A key that
-    /// is there throughout comes once, and none comes twice. A damaged record comes as `Corrupt`,
-    /// and the others behind it.
+    /// All keys with their values, in order. A value comes as it is when its key is come to. A key
+    /// that is there throughout comes once, and none comes twice. A damaged record comes as
+    /// `Corrupt`, and the others behind it.
     pub fn iter(&self) -> Range<'_, 'h> {
         self.range::<&[u8], _>(..)
     }
@@ -110,133 +109,18 @@ impl<'h> Tree<'h> {
             end,
             front_at: Some(front_at),
             back_at,
-            front: VecDeque::new(),
-            back: VecDeque::new(),
+            front: Leaf::default(),
+            back: Leaf::default(),
+            value: Vec::new(),
             is_over: false,
-        }
-    }
-
-    /// The keys of the leaf that is sought.
-    fn read_leaf(&self, seek: Seek<'_>) -> Result<Read> {
-        self.ground.enter()?;
-        let mem = self.ground.mem();
-        let range = |found: &Found<'_>| {
-            let leaf = self.leaf_of(found.chunk, found.leaf(), found.map.version);
-            (leaf, found.start(), found.end())
-        };
-        for _ in 0..LOOKS {
-            let Some((leaf, start, end)) = self.look_up(seek, range)? else {
-                break;
-            };
-            if !self.is_settled(&leaf) {
-                break;
-            }
-            let at = self.sequence(leaf.chunk);
-            let before = mem.load_cached(at);
-            let entries = self.entries(&leaf)?;
-            mem.acquire();
-            if let Some(entries) = entries
-                && before & 1 == 0
-                && mem.load_cached(at) == before
-                && ByKey::is_still(self, &leaf)
-            {
-                return Ok(Read {
-                    entries,
-                    start,
-                    end,
-                });
-            }
-            std::hint::spin_loop();
-        }
-        let _window = mem.window();
-        let (group, (leaf, start, end)) = self.lock_leaf(seek, range)?;
-        let entries = self.entries(&leaf)?;
-        let entries =
-            entries.ok_or_else(|| self.damaged("a leaf that its lock keeps", leaf.start))?;
-        drop(group);
-        Ok(Read {
-            entries,
-            start,
-            end,
-        })
-    }
-
-    /// The keys of a leaf in order, and its damaged records before them. `None`: a record whose key
-    /// can't be read was another one by then, as its slot tells.
-    fn entries(&self, leaf: &Located<Way>) -> Result<Option<Vec<Result<Entry>>>> {
-        let mem = self.ground.mem();
-        let mut slots = Vec::with_capacity(64);
-        for line in 1..=self.cut.lines() {
-            let start = leaf.line(line);
-            let words: [u64; 8] = mem.read(start);
-            for (nth, &word) in words.iter().enumerate() {
-                if Slot(word).is_seen() {
-                    mem.prefetch_if_there(Slot(word).place());
-                    slots.push((start + nth as u64 * 8, Slot(word)));
-                }
-            }
-        }
-        let mut entries = Vec::with_capacity(slots.len());
-        for (at, slot) in slots {
-            entries.push(match self.key_in(slot)? {
-                Some(key) => Ok(Entry {
-                    key,
-                    leaf: *leaf,
-                    at,
-                    slot: slot.with_state(STATE_LIVE),
-                }),
-                None => {
-                    // A delete leaves the sequence as it is, and its place is used again at once.
-                    mem.acquire();
-                    let now = Slot(mem.load_cached(at)).with_state(STATE_LIVE);
-                    if now != slot.with_state(STATE_LIVE) {
-                        return Ok(None);
-                    }
-                    corrupt(slot.place())
-                }
-            });
-        }
-        let key = |entry: &Result<Entry>| entry.as_ref().ok().map(|entry| entry.key.clone());
-        entries.sort_by(|one, other| match (one, other) {
-            (Ok(one), Ok(other)) => one.key.cmp(&other.key),
-            _ => key(one).cmp(&key(other)),
-        });
-        Ok(Some(entries))
-    }
-
-    /// The value of a key that was read a while ago; `None`: it is gone.
-    fn value_of(&self, entry: &Entry) -> Result<Option<Vec<u8>>> {
-        self.ground.enter()?;
-        let (mem, slot) = (self.ground.mem(), entry.slot);
-        let mut value = Vec::new();
-        let place = slot.place();
-        let seen = record::read(self.ground, place, slot.instance(), &entry.key, &mut value)?;
-        mem.acquire();
-        let is_same = mem.load_cached(entry.at) == slot.0 && ByKey::is_still(self, &entry.leaf);
-        match seen {
-            Seen::Same(head) if is_same => Ok((!self.is_expired(&head)).then_some(value)),
-            _ => self.get(&entry.key),
         }
     }
 }
 
+/// An entry that was come to: which, and whether its value is in the leaf's buffer.
+type Come = (Named, bool);
+
 impl Range<'_, '_> {
-    fn is_before(&self, key: &[u8]) -> bool {
-        match &self.start {
-            Bound::Included(start) => key < &start[..],
-            Bound::Excluded(start) => key <= &start[..],
-            Bound::Unbounded => false,
-        }
-    }
-
-    fn is_behind(&self, key: &[u8]) -> bool {
-        match &self.end {
-            Bound::Included(end) => key > &end[..],
-            Bound::Excluded(end) => key >= &end[..],
-            Bound::Unbounded => false,
-        }
-    }
-
     /// Reads the next leaf from the front; `false`: there is none.
     fn read_front(&mut self) -> Result<bool> {
         let Some(at) = self.front_at.take() else {
@@ -244,38 +128,39 @@ impl Range<'_, '_> {
         };
         // A leaf that begins with an excluded start may have keys of the range all the same.
         let starts_here = matches!(&self.start, Bound::Excluded(start) if *start == at);
-        if self.is_behind(&at) && !starts_here {
+        if is_behind(&self.end, &at) && !starts_here {
             return Ok(false);
         }
-        let read = self.tree.read_leaf(Seek::At(&at))?;
-        self.front = read.entries.into();
-        self.front_at = read.end;
+        self.tree.read_leaf(Seek::At(&at), &mut self.front)?;
+        self.front_at = self.front.end.take();
         Ok(true)
     }
 
     /// Reads the next leaf from the back; `false`: there is none.
     fn read_back(&mut self) -> Result<bool> {
-        let read = match std::mem::replace(&mut self.back_at, Before::Nothing) {
-            Before::At(key) => self.tree.read_leaf(Seek::At(&key))?,
+        let (tree, back) = (self.tree, &mut self.back);
+        match std::mem::replace(&mut self.back_at, Before::Nothing) {
+            Before::At(key) => tree.read_leaf(Seek::At(&key), back)?,
             // No key of the range is below its start.
-            Before::Below(key) if key.is_empty() || self.is_before(&key) => return Ok(false),
-            Before::Below(key) => self.tree.read_leaf(Seek::Below(&key))?,
-            Before::Last => self.tree.read_leaf(Seek::Last)?,
+            Before::Below(key) if key.is_empty() || is_before(&self.start, &key) => {
+                return Ok(false);
+            }
+            Before::Below(key) => tree.read_leaf(Seek::Below(&key), back)?,
+            Before::Last => tree.read_leaf(Seek::Last, back)?,
             Before::Nothing => return Ok(false),
-        };
-        self.back = read.entries.into();
-        self.back_at = Before::Below(read.start);
+        }
+        self.back_at = Before::Below(self.back.start.clone());
         Ok(true)
     }
 
     /// The next one from an end; `None`: that was all.
-    fn step(&mut self, is_front: bool) -> Option<Result<(Vec<u8>, Vec<u8>)>> {
+    fn step(&mut self, is_front: bool) -> Option<Result<Come>> {
         loop {
             let next = match is_front {
                 true => self.front.pop_front(),
                 false => self.back.pop_back(),
             };
-            let Some(next) = next else {
+            let Some(named) = next else {
                 let read = match is_front {
                     true => self.read_front(),
                     false => self.read_back(),
@@ -289,54 +174,95 @@ impl Range<'_, '_> {
                     }
                 }
             };
-            let entry = match next {
-                Ok(entry) => entry,
-                Err(error) => return Some(Err(error)),
-            };
-            let (is_before, is_behind) = (self.is_before(&entry.key), self.is_behind(&entry.key));
-            if is_front && is_behind || !is_front && is_before {
-                return None;
+            let leaf = if is_front { &self.front } else { &self.back };
+            let known = leaf.known(&named);
+            if !matches!(known, Known::Damaged { has_key: false }) {
+                let key = leaf.key(&named);
+                let (before, behind) = (is_before(&self.start, key), is_behind(&self.end, key));
+                if is_front && behind || !is_front && before {
+                    return None;
+                }
+                if before || behind {
+                    continue;
+                }
+                let bound = if is_front {
+                    &mut self.start
+                } else {
+                    &mut self.end
+                };
+                leave_out(bound, key);
             }
-            if is_before || is_behind {
-                continue;
-            }
-            let bound = if is_front {
-                &mut self.start
-            } else {
-                &mut self.end
+            let (tree, value) = (self.tree, &mut self.value);
+            let read = match known {
+                Known::Value if tree.is_as_read(leaf, &named) => {
+                    if named.expires.is_some_and(|at| tree.is_past(at)) {
+                        continue;
+                    }
+                    return Some(
+                        tree.ground
+                            .enter()
+                            .map(|()| (named, true))
+                            .map_err(Into::into),
+                    );
+                }
+                Known::Value | Known::Key => tree.value_of(leaf, &named, value),
+                Known::Damaged { has_key } => tree.damage_of(leaf, &named, has_key, value),
             };
-            leave_out(bound, &entry.key);
-            match self.tree.value_of(&entry) {
-                Ok(Some(value)) => return Some(Ok((entry.key, value))),
+            match read {
+                Ok(Some(())) => return Some(Ok((named, false))),
                 // A key that is gone by now does not come.
                 Ok(None) => {}
                 Err(error) => return Some(Err(error)),
             }
         }
     }
+
+    /// The next entry from an end, where it was read.
+    fn shown(&mut self, is_front: bool) -> Option<Result<(&[u8], &[u8])>> {
+        if self.is_over {
+            return None;
+        }
+        let step = self.step(is_front);
+        self.is_over |= step.is_none();
+        let leaf = if is_front { &self.front } else { &self.back };
+        Some(step?.map(|(named, is_near)| {
+            let value = match is_near {
+                true => leaf.value(&named),
+                false => &self.value,
+            };
+            (leaf.key(&named), value)
+        }))
+    }
+
+    /// Like [`Iterator::next`], without a copy of its own: key and value are lent until the next
+    /// call.
+    #[inline]
+    pub fn next_ref(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        self.shown(true)
+    }
+}
+
+impl Walking for Range<'_, '_> {
+    fn next_ref(&mut self) -> Option<Result<(&[u8], &[u8])>> {
+        self.shown(true)
+    }
+}
+
+fn copied(shown: Result<(&[u8], &[u8])>) -> Result<(Vec<u8>, Vec<u8>)> {
+    shown.map(|(key, value)| (key.to_vec(), value.to_vec()))
 }
 
 impl Iterator for Range<'_, '_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.is_over {
-            return None;
-        }
-        let step = self.step(true);
-        self.is_over |= step.is_none();
-        step
+        self.shown(true).map(copied)
     }
 }
 
 impl DoubleEndedIterator for Range<'_, '_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        if self.is_over {
-            return None;
-        }
-        let step = self.step(false);
-        self.is_over |= step.is_none();
-        step
+        self.shown(false).map(copied)
     }
 }
 

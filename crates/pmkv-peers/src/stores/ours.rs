@@ -63,10 +63,13 @@ impl Store for Ours<'_> {
         }
         let from = Bound::Included(from.to_vec());
         let mut seen = 0;
-        for entry in self.0.between(from, Bound::Unbounded).take(count) {
+        let mut entries = self.0.between(from, Bound::Unbounded);
+        while seen < count
+            && let Some(entry) = entries.next_ref()
+        {
             let (_, found) = entry?;
             value.clear();
-            value.extend_from_slice(&found);
+            value.extend_from_slice(found);
             seen += 1;
         }
         Ok(Some(seen))

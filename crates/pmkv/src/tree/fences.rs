@@ -16,10 +16,14 @@ pub(crate) struct Fences {
 }
 
 /// The first eight bytes as a number; a shorter key is as if zeros followed.
-fn head_of(bytes: &[u8]) -> u64 {
+#[inline]
+pub(super) fn head_of(bytes: &[u8]) -> u64 {
+    if let Some(head) = bytes.first_chunk() {
+        return u64::from_be_bytes(*head);
+    }
     let mut head = [0; 8];
-    let len = bytes.len().min(8);
-    head[..len].copy_from_slice(&bytes[..len]);
+    let len = bytes.len();
+    head[..len].copy_from_slice(bytes);
     u64::from_be_bytes(head)
 }
 

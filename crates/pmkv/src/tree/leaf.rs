@@ -6,7 +6,7 @@
 
 use super::{ByKey, Found, Seek, Tree, Way, fences};
 use crate::engine::{Cut, Index};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::group::{LOOKS, Located};
 use crate::record;
 use crate::slot::Slot;
@@ -16,39 +16,43 @@ use pmlib_format::kv::STATE_LIVE;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
     /// Where the slot is.
-    pub at: u64,
+    at: u64,
     pub slot: Slot,
-    /// The key's first bytes behind those that all keys of the leaf have in common.
-    first: u64,
     key: u32,
+    /// [`NONE`]: its record is damaged, and its key is not known.
     key_len: u32,
-    /// The value's bytes; [`FAR`]: it is not in the buffer.
+    /// The value's bytes; [`NONE`]: it is long, and read when its key is come to.
     value_len: u32,
-    pub expires: Option<u64>,
-    /// Its record is damaged, all of it or the value alone.
+    /// Its value is damaged.
     is_damaged: bool,
+    pub expires: Option<u64>,
 }
 
-/// The length of a value that is read when its key is come to.
-const FAR: u32 = u32::MAX;
+/// No length.
+const NONE: u32 = u32::MAX;
 
-/// What a walk knows of a slot.
-pub(super) enum Known {
-    /// The value is in the buffer.
-    Value,
-    /// The value is to be read.
-    Key,
-    /// The key is right, and the value is damaged; or neither is, and there is no key.
-    Damaged { has_key: bool },
+impl Named {
+    pub fn has_key(&self) -> bool {
+        self.key_len != NONE
+    }
+
+    /// Whether its value is in the buffer, as it was stored.
+    #[inline]
+    pub fn has_value(&self) -> bool {
+        self.value_len != NONE && !self.is_damaged
+    }
 }
 
 /// A leaf that was read.
 #[derive(Debug, Default)]
 pub(super) struct Leaf {
-    /// Slots in the order of their keys; damaged records come first.
+    slots: Vec<(u64, Slot)>,
     entries: Vec<Named>,
+    /// The entries in the order of their keys, with the first bytes behind those that all keys have
+    /// in common; damaged records come first.
+    order: Vec<(u64, u32)>,
     bytes: Vec<u8>,
-    /// The part of the entries that has not come yet.
+    /// The part of the order that has not come yet.
     next: usize,
     behind: usize,
     located: Option<Located<Way>>,
@@ -60,16 +64,22 @@ pub(super) struct Leaf {
 }
 
 impl Leaf {
-    pub fn pop_front(&mut self) -> Option<Named> {
-        let named = *self.entries[..self.behind].get(self.next)?;
-        self.next += 1;
-        Some(named)
-    }
-
-    pub fn pop_back(&mut self) -> Option<Named> {
-        let named = *self.entries[self.next..self.behind].last()?;
-        self.behind -= 1;
-        Some(named)
+    #[inline]
+    pub fn pop<const FRONT: bool>(&mut self) -> Option<Named> {
+        if self.next == self.behind {
+            return None;
+        }
+        let nth = match FRONT {
+            true => {
+                self.next += 1;
+                self.next - 1
+            }
+            false => {
+                self.behind -= 1;
+                self.behind
+            }
+        };
+        Some(self.entries[self.order[nth].1 as usize])
     }
 
     #[inline]
@@ -84,19 +94,19 @@ impl Leaf {
         &self.bytes[start..][..named.value_len as usize]
     }
 
-    pub fn known(&self, named: &Named) -> Known {
-        match (named.is_damaged, named.value_len) {
-            (true, _) => Known::Damaged {
-                has_key: named.key_len < FAR,
-            },
-            (false, FAR) => Known::Key,
-            (false, _) => Known::Value,
-        }
+    /// The least and the greatest key.
+    pub fn ends(&self) -> Option<(&[u8], &[u8])> {
+        let named = |&(_, nth): &(u64, u32)| &self.entries[nth as usize];
+        let first = self.order.iter().map(named).find(|named| named.has_key())?;
+        let last = named(self.order.last()?);
+        Some((self.key(first), self.key(last)))
     }
 
     fn clear(&mut self) {
         (self.next, self.behind) = (0, 0);
+        self.slots.clear();
         self.entries.clear();
+        self.order.clear();
     }
 
     /// Notes the range of a leaf; answers how many bytes all of its keys have in common.
@@ -111,16 +121,23 @@ impl Leaf {
 
     /// Sorts what was read.
     fn sort(&mut self) {
-        let Leaf { entries, bytes, .. } = self;
-        let key = |named: &Named| match named.key_len {
-            FAR => None,
-            len => Some(&bytes[named.key as usize..][..len as usize]),
-        };
-        entries.sort_unstable_by(|one, other| {
-            let by_first = one.first.cmp(&other.first);
-            by_first.then_with(|| key(one).cmp(&key(other)))
-        });
-        (self.next, self.behind) = (0, self.entries.len());
+        self.order.sort_unstable_by_key(|&(first, _)| first);
+        let is_twice = |pair: &[(u64, u32)]| pair[0].0 == pair[1].0;
+        if self.order.windows(2).any(is_twice) {
+            let Leaf {
+                entries,
+                bytes,
+                order,
+                ..
+            } = self;
+            let key = |nth: u32| {
+                let named = &entries[nth as usize];
+                let len = named.has_key().then_some(named.key_len as usize);
+                len.map(|len| &bytes[named.key as usize..][..len])
+            };
+            order.sort_by(|one, other| key(one.1).cmp(&key(other.1)));
+        }
+        (self.next, self.behind) = (0, self.order.len());
     }
 }
 
@@ -178,70 +195,71 @@ impl Tree<'_> {
                 if slot.is_seen() {
                     mem.prefetch_if_there(slot.place());
                     mem.prefetch_if_there(slot.place() + 64);
-                    let (at, slot) = (start + nth as u64 * 8, slot.with_state(STATE_LIVE));
-                    leaf.entries.push(Named {
-                        at,
-                        slot,
-                        first: 0,
-                        key: 0,
-                        key_len: FAR,
-                        value_len: FAR,
-                        expires: None,
-                        is_damaged: true,
-                    });
+                    leaf.slots.push((start + nth as u64 * 8, slot));
                 }
             }
         }
         let mut used = 0;
-        for nth in 0..leaf.entries.len() {
-            let mut named = leaf.entries[nth];
-            used = self.read_record(&mut named, common, &mut leaf.bytes, used)?;
-            if named.is_damaged {
+        for nth in 0..leaf.slots.len() {
+            let (at, slot) = leaf.slots[nth];
+            let (named, first) = self.read_record((at, slot), common, &mut leaf.bytes, used)?;
+            match named.has_key() {
+                true if named.value_len == NONE => used = (named.key + named.key_len) as usize,
+                true => used = (named.key + named.key_len + named.value_len) as usize,
+                false => {}
+            }
+            if !named.has_key() || named.is_damaged {
                 // A delete leaves the sequence as it is, and its place is used again at once.
                 mem.acquire();
                 if !self.is_same_slot(&named) {
                     return Ok(false);
                 }
             }
-            leaf.entries[nth] = named;
+            leaf.entries.push(named);
+            leaf.order.push((first, nth as u32));
         }
         Ok(true)
     }
 
-    /// Reads the record of a slot behind what the buffer has; answers how much that is by then.
+    /// Reads the record of a slot behind what the buffer has; answers the first bytes of its key as
+    /// well, behind those that are common.
     #[inline]
     fn read_record(
         &self,
-        named: &mut Named,
+        (at, slot): (u64, Slot),
         common: usize,
         bytes: &mut Vec<u8>,
         used: usize,
-    ) -> Result<usize> {
-        let place = named.slot.place();
-        let found = record::append(self.ground, place, named.slot.instance(), (bytes, used))?;
+    ) -> Result<(Named, u64)> {
+        let mut named = Named {
+            at,
+            slot: slot.with_state(STATE_LIVE),
+            key: 0,
+            key_len: NONE,
+            value_len: NONE,
+            is_damaged: false,
+            expires: None,
+        };
+        let found = record::append(self.ground, slot.place(), slot.instance(), (bytes, used))?;
         let Some(record::Appended { head, is_value }) = found else {
-            return Ok(used);
+            return Ok((named, 0));
         };
         let start = used + head.before_key() as usize;
         let key = &bytes[start..][..head.key as usize];
         // A key of another hash would not be found, and be taken for one that is gone.
-        if self.key(key).hash.in_slot() != named.slot.hash() {
-            return Ok(used);
+        if self.key(key).hash.in_slot() != slot.hash() {
+            return Ok((named, 0));
         }
-        let mut first = [0; 8];
-        let rest = key.get(common..).unwrap_or_default();
-        let len = rest.len().min(8);
-        first[..len].copy_from_slice(&rest[..len]);
-        named.first = u64::from_be_bytes(first);
         (named.key, named.key_len) = (start as u32, head.key as u32);
         named.expires = head.expires;
-        named.is_damaged = is_value == Some(false);
-        let end = start + head.key as usize;
-        if is_value.is_some() {
+        if let Some(is_value) = is_value {
+            named.is_damaged = !is_value;
             named.value_len = head.value as u32;
-            return Ok(end + head.value as usize);
         }
-        Ok(end)
+        Ok((
+            named,
+            fences::head_of(key.get(common..).unwrap_or_default()),
+        ))
     }
 
     /// Whether a slot is the one that was read.
@@ -269,7 +287,6 @@ impl Tree<'_> {
         named: &Named,
         value: &mut Vec<u8>,
     ) -> Result<Option<()>> {
-        self.ground.enter()?;
         let (slot, key) = (named.slot, leaf.key(named));
         let seen = record::read(self.ground, slot.place(), slot.instance(), key, value)?;
         self.ground.mem().acquire();
@@ -281,22 +298,6 @@ impl Tree<'_> {
                 Ok((!self.is_expired(&head)).then_some(()))
             }
             _ => Ok(self.get_into(key, value)?.then_some(())),
-        }
-    }
-
-    /// A record that was damaged when its leaf was read, by its key if it had one.
-    pub(super) fn damage_of(
-        &self,
-        leaf: &Leaf,
-        named: &Named,
-        has_key: bool,
-        value: &mut Vec<u8>,
-    ) -> Result<Option<()>> {
-        match has_key {
-            true => self.value_of(leaf, named, value),
-            false => Err(Error::Corrupt {
-                offset: named.slot.place(),
-            }),
         }
     }
 }

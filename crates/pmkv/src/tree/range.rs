@@ -3,8 +3,8 @@
 use std::iter::FusedIterator;
 use std::ops::{Bound, RangeBounds};
 
-use super::leaf::{Known, Leaf, Named};
-use super::{Seek, Tree};
+use super::leaf::{Leaf, Named};
+use super::{Seek, Tree, corrupt};
 use crate::error::Result;
 use crate::iter::Walking;
 
@@ -27,6 +27,12 @@ pub struct Range<'a, 'h> {
     back_at: Before,
     front: Leaf,
     back: Leaf,
+    /// Keys that have come last, as long as the bounds don't leave them out.
+    front_last: Option<Named>,
+    back_last: Option<Named>,
+    /// All keys of the leaf are within the bounds.
+    is_front_inside: bool,
+    is_back_inside: bool,
     /// A value that is not in a leaf's buffer.
     value: Vec<u8>,
     is_over: bool,
@@ -111,6 +117,10 @@ impl<'h> Tree<'h> {
             back_at,
             front: Leaf::default(),
             back: Leaf::default(),
+            front_last: None,
+            back_last: None,
+            is_front_inside: false,
+            is_back_inside: false,
             value: Vec::new(),
             is_over: false,
         }
@@ -153,19 +163,51 @@ impl Range<'_, '_> {
         Ok(true)
     }
 
+    /// Leaves out, at one end, what has come from there; the other end is to look again what is
+    /// within.
+    fn note_last(&mut self, is_front: bool) {
+        let (last, leaf, bound) = match is_front {
+            true => (self.front_last.take(), &self.front, &mut self.start),
+            false => (self.back_last.take(), &self.back, &mut self.end),
+        };
+        if let Some(named) = last {
+            leave_out(bound, leaf.key(&named));
+            match is_front {
+                true => self.is_back_inside = false,
+                false => self.is_front_inside = false,
+            }
+        }
+    }
+
+    /// Reads the next leaf from an end; `false`: there is none.
+    fn read_next(&mut self, is_front: bool) -> Result<bool> {
+        self.note_last(is_front);
+        let is_read = match is_front {
+            true => self.read_front()?,
+            false => self.read_back()?,
+        };
+        let leaf = if is_front { &self.front } else { &self.back };
+        let is_inside = leaf.ends().is_some_and(|(least, greatest)| {
+            !is_before(&self.start, least) && !is_behind(&self.end, greatest)
+        });
+        match is_front {
+            true => self.is_front_inside = is_inside,
+            false => self.is_back_inside = is_inside,
+        }
+        Ok(is_read)
+    }
+
     /// The next one from an end; `None`: that was all.
-    fn step(&mut self, is_front: bool) -> Option<Result<Come>> {
+    #[inline]
+    fn step<const FRONT: bool>(&mut self) -> Option<Result<Come>> {
+        self.note_last(!FRONT);
         loop {
-            let next = match is_front {
-                true => self.front.pop_front(),
-                false => self.back.pop_back(),
+            let next = match FRONT {
+                true => self.front.pop::<true>(),
+                false => self.back.pop::<false>(),
             };
             let Some(named) = next else {
-                let read = match is_front {
-                    true => self.read_front(),
-                    false => self.read_back(),
-                };
-                match read {
+                match self.read_next(FRONT) {
                     Ok(true) => continue,
                     Ok(false) => return None,
                     Err(error) => {
@@ -174,41 +216,39 @@ impl Range<'_, '_> {
                     }
                 }
             };
-            let leaf = if is_front { &self.front } else { &self.back };
-            let known = leaf.known(&named);
-            if !matches!(known, Known::Damaged { has_key: false }) {
+            if !named.has_key() {
+                let offset = named.slot.place();
+                return Some(corrupt(offset));
+            }
+            let (leaf, is_inside) = match FRONT {
+                true => (&self.front, self.is_front_inside),
+                false => (&self.back, self.is_back_inside),
+            };
+            if !is_inside {
                 let key = leaf.key(&named);
                 let (before, behind) = (is_before(&self.start, key), is_behind(&self.end, key));
-                if is_front && behind || !is_front && before {
+                if FRONT && behind || !FRONT && before {
                     return None;
                 }
                 if before || behind {
                     continue;
                 }
-                let bound = if is_front {
-                    &mut self.start
-                } else {
-                    &mut self.end
-                };
-                leave_out(bound, key);
             }
-            let (tree, value) = (self.tree, &mut self.value);
-            let read = match known {
-                Known::Value if tree.is_as_read(leaf, &named) => {
-                    if named.expires.is_some_and(|at| tree.is_past(at)) {
-                        continue;
-                    }
-                    return Some(
-                        tree.ground
-                            .enter()
-                            .map(|()| (named, true))
-                            .map_err(Into::into),
-                    );
+            match self.tree.ground.enter() {
+                Ok(()) => {}
+                Err(error) => return Some(Err(error.into())),
+            }
+            match FRONT {
+                true => self.front_last = Some(named),
+                false => self.back_last = Some(named),
+            }
+            if named.has_value() && self.tree.is_as_read(leaf, &named) {
+                if named.expires.is_some_and(|at| self.tree.is_past(at)) {
+                    continue;
                 }
-                Known::Value | Known::Key => tree.value_of(leaf, &named, value),
-                Known::Damaged { has_key } => tree.damage_of(leaf, &named, has_key, value),
-            };
-            match read {
+                return Some(Ok((named, true)));
+            }
+            match self.tree.value_of(leaf, &named, &mut self.value) {
                 Ok(Some(())) => return Some(Ok((named, false))),
                 // A key that is gone by now does not come.
                 Ok(None) => {}
@@ -218,13 +258,14 @@ impl Range<'_, '_> {
     }
 
     /// The next entry from an end, where it was read.
-    fn shown(&mut self, is_front: bool) -> Option<Result<(&[u8], &[u8])>> {
+    #[inline]
+    fn shown<const FRONT: bool>(&mut self) -> Option<Result<(&[u8], &[u8])>> {
         if self.is_over {
             return None;
         }
-        let step = self.step(is_front);
+        let step = self.step::<FRONT>();
         self.is_over |= step.is_none();
-        let leaf = if is_front { &self.front } else { &self.back };
+        let leaf = if FRONT { &self.front } else { &self.back };
         Some(step?.map(|(named, is_near)| {
             let value = match is_near {
                 true => leaf.value(&named),
@@ -238,13 +279,13 @@ impl Range<'_, '_> {
     /// call.
     #[inline]
     pub fn next_ref(&mut self) -> Option<Result<(&[u8], &[u8])>> {
-        self.shown(true)
+        self.shown::<true>()
     }
 }
 
 impl Walking for Range<'_, '_> {
     fn next_ref(&mut self) -> Option<Result<(&[u8], &[u8])>> {
-        self.shown(true)
+        self.shown::<true>()
     }
 }
 
@@ -256,13 +297,13 @@ impl Iterator for Range<'_, '_> {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.shown(true).map(copied)
+        self.shown::<true>().map(copied)
     }
 }
 
 impl DoubleEndedIterator for Range<'_, '_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.shown(false).map(copied)
+        self.shown::<false>().map(copied)
     }
 }
 

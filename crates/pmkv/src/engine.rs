@@ -45,6 +45,11 @@ pub trait Index: Sized {
     /// The content of an engine's first index chunk, and the chunk's note.
     fn first_chunk(cut: &Self::Cut) -> (Vec<u8>, u64);
 
+    /// The bytes of a chunk in the directory, which has this word and this least key.
+    fn entry(_: &Kv<'_, Self>, word: u64, _: &[u8]) -> Vec<u8> {
+        word.to_le_bytes().to_vec()
+    }
+
     /// An engine was opened.
     ///
     /// # Errors

@@ -145,10 +145,10 @@ impl<'h, I: Index> Kv<'h, I> {
             }
             let (content, note) = I::first_chunk(&self.cut);
             let chunk = self.make_index(tx, &content, note)?;
-            let offset = tx.alloc(16)?;
-            let first = chunk_word(chunk, 0, self.head);
-            tx.edit_bytes(offset, 0, 8)?
-                .copy_from_slice(&first.to_le_bytes());
+            let first = I::entry(self, chunk_word(chunk, 0, self.head), &[]);
+            let bytes = first.len() as u64;
+            let offset = tx.alloc(bytes.max(16))?;
+            tx.edit_bytes(offset, 0, bytes)?.copy_from_slice(&first);
             let directory = Directory { offset, depth: 0 };
             let words = [directory.word(self.head), self.cut.word()];
             let copy = tx.edit_bytes(self.head, 0, 16)?;

@@ -1,6 +1,6 @@
 //! Damaged records: all of them are found, and their keys can be used again.
 
-use pmkv::{Change, Error, Expect, Kind, OnDamage, Scrubbed, Store};
+use pmkv::{Change, Error, Expect, Kind, OnDamage, Scrubbed, Store, Tree, TreeShape};
 use pmlib::{Heap, Options};
 
 /// Bytes of a record before its value, with a key of 8 bytes.
@@ -217,6 +217,45 @@ fn damaged_value(kind: Kind) {
         assert_eq!(scrubbed(&*engine, OnDamage::Keep).damaged, []);
     }
     heap.check().unwrap();
+}
+
+/// Goal: damage of a least key in a tree's directory changes nothing: the chunk has it too. Method:
+/// each bit of the keys in the entries is flipped, and the tree opened again.
+#[test]
+fn a_damaged_least_key_is_read_elsewhere() {
+    let heap = Heap::private(4 << 20, &options()).unwrap();
+    let shape = TreeShape {
+        groups: 1,
+        leaves: 2,
+        lines: 1,
+        places_log2: 6,
+    };
+    let key = |nth: u64| [&[b'k'; 40][..], &(nth * 37 % 101).to_be_bytes()].concat();
+    let tree = Tree::open_as(&heap, "kv", shape).unwrap();
+    for nth in 0..60 {
+        tree.put(&key(nth), &nth.to_le_bytes()).unwrap();
+    }
+    let fingerprint = u64::from_le_bytes(*b"PMKVHEAD");
+    let head = heap.find_root_of("kv", fingerprint, 64).unwrap().unwrap();
+    let word = heap.ground().mem().load(head);
+    let (directory, depth) = ((word & ((1 << 42) - 1)) * 16, word >> 42 & 0x3f);
+    assert!(depth >= 3, "{depth}");
+    for byte in (0..64u64 << depth).filter(|byte| byte % 64 >= 8) {
+        for bit in 0..8 {
+            flip(&heap, directory + byte, bit);
+            let again = Tree::open_as(&heap, "kv", shape).unwrap();
+            for nth in 0..60 {
+                let found = again.get(&key(nth)).unwrap();
+                assert_eq!(
+                    found.as_deref(),
+                    Some(&nth.to_le_bytes()[..]),
+                    "{byte} {bit}"
+                );
+            }
+            assert_eq!(again.iter().count(), 60);
+            flip(&heap, directory + byte, bit);
+        }
+    }
 }
 
 /// Goal: a scrub beside writers finds no damage, and each key that is there throughout. Method: a

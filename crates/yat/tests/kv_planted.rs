@@ -74,7 +74,42 @@ const OF_READERS: [&str; 2] = [
 ];
 
 /// Bugs that show where a bit of a record is flipped.
-const OF_DAMAGE: [&str; 1] = ["bug-key-unchecked"];
+const OF_DAMAGE: [&str; 2] = ["bug-key-unchecked", "bug-least-key-unchecked"];
+
+/// Returns the flipped bit of a least key in a tree's directory by which a key is missing.
+fn seen_in_directory() -> Option<(String, u64)> {
+    let shape = pmkv::TreeShape {
+        groups: 1,
+        leaves: 2,
+        lines: 1,
+        places_log2: 6,
+    };
+    let heap = pmlib::Heap::private(1 << 20, &pmlib::Options::default()).unwrap();
+    let tree = pmkv::Tree::open_as(&heap, "kv", shape).unwrap();
+    for nth in 0..40u8 {
+        tree.put(&[nth; 4], b"").unwrap();
+    }
+    let fingerprint = u64::from_le_bytes(*b"PMKVHEAD");
+    let head = heap.find_root_of("kv", fingerprint, 64).unwrap().unwrap();
+    let mem = heap.ground().mem();
+    // The second entry's key.
+    let at = (mem.load(head) & ((1 << 42) - 1)) * 16 + 64 + 8;
+    (0..8).find_map(|bit| {
+        let flip = || {
+            let _window = mem.window();
+            mem.store(at, mem.load(at) ^ 1 << bit);
+        };
+        flip();
+        let again = pmkv::Tree::open_as(&heap, "kv", shape);
+        let is_there = |nth: u8| {
+            let again = again.as_ref().ok();
+            again.is_some_and(|again| matches!(again.get(&[nth; 4]), Ok(Some(_))))
+        };
+        let is_missing = !(0..40).all(is_there);
+        flip();
+        is_missing.then(|| (format!("bit {bit} of a least key"), bit))
+    })
+}
 
 /// Returns after how many flipped bits a delete takes a record for whole whose head or key is not.
 fn seen_in_damage() -> Option<(String, u64)> {
@@ -122,7 +157,7 @@ fn one_hunt() {
     } else if OF_A_KILL.contains(&bug.as_str()) {
         found_by_kill()
     } else if OF_DAMAGE.contains(&bug.as_str()) {
-        seen_in_damage()
+        seen_in_damage().or_else(seen_in_directory)
     } else {
         found(&bug)
     };

@@ -33,6 +33,8 @@ pmem::bugs! {
         "a put under way is done though its value is torn: its head and key are verified alone";
     "bug-key-unchecked",
         "a delete does not verify head and key";
+    "bug-least-key-unchecked",
+        "a chunk's least key is taken from an entry whose check does not fit";
     "bug-lower-version-wins",
         "the older one of two versions stays";
     "bug-next-version-in-other-line",

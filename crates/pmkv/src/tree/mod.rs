@@ -15,6 +15,7 @@
 //! leaves. The version has 30 bits: a map would have to be left alone for 2^30 splits of one chunk
 //! to be taken for a current one.
 
+mod entry;
 mod fences;
 mod join;
 mod leaf;
@@ -188,6 +189,10 @@ impl Index for ByKey {
         let at = cut.leaf_at(0, 0) as usize;
         content[at..at + 8].copy_from_slice(&FIRST.to_le_bytes());
         (content, mended(1) | all_settled(cut.groups))
+    }
+
+    fn entry(kv: &Kv<'_, Self>, word: u64, low: &[u8]) -> Vec<u8> {
+        kv.new_entry(word, low)
     }
 
     fn opened(kv: &Kv<'_, Self>) -> Result<()> {

@@ -18,8 +18,9 @@
 use std::sync::Arc;
 
 use pmlib::ground::Locked;
-use pmlib_format::kv::{DEPTH_MAX, STATE_LIVE, STATE_PUT};
+use pmlib_format::kv::{DEPTH_MAX, ENTRY_BYTES, STATE_LIVE, STATE_PUT};
 
+use super::entry::entry_at;
 use super::top::Shared;
 use super::{
     Found, MENDED, Map, NEW_VERSION, SPLITTING, Seek, Tree, Way, empty_chunk, fences, leaf_word,
@@ -296,7 +297,7 @@ impl<'h> Tree<'h> {
             let content = self.upper(full, &map.leaves[stay..]);
             let note = mended(NEW_VERSION) | all_settled(self.cut.groups);
             let new = self.make_index(tx, &content, note)?;
-            self.append(tx, new)?;
+            self.append(tx, new, map.fences.get(stay - 1))?;
             // Readers wait for the lock from now on, and mend it if this process dies.
             let at = self.note(full);
             mem.store(at, mended(map.version) & !MENDED);
@@ -356,32 +357,31 @@ impl<'h> Tree<'h> {
         content
     }
 
-    /// Appends a chunk to the directory, by the transaction.
-    fn append(&self, tx: &mut pmlib::Tx<'_>, new: u64) -> Result<()> {
+    /// Appends a chunk with this least key to the directory, by the transaction.
+    fn append(&self, tx: &mut pmlib::Tx<'_>, new: u64, low: &[u8]) -> Result<()> {
         let mem = self.ground.mem();
         let (Directory { offset, depth }, _) = self.directory()?;
-        let word = chunk_word(new, 0, self.head).to_le_bytes();
-        let words = 1u64 << depth;
+        let entry = self.new_entry(chunk_word(new, 0, self.head), low);
+        let entries = 1u64 << depth;
         let mut nth = self.known_words();
-        while nth < words && mem.load(offset + nth * 8) != 0 {
+        while nth < entries && mem.load(entry_at(offset, nth)) != 0 {
             nth += 1;
         }
-        if nth < words {
-            tx.edit_bytes(offset, nth * 8, 8)?.copy_from_slice(&word);
+        if nth < entries {
+            tx.edit_bytes(offset, nth * ENTRY_BYTES, ENTRY_BYTES)?
+                .copy_from_slice(&entry);
             return Ok(());
         }
         if depth == DEPTH_MAX {
             return Err(Error::Crowded);
         }
-        let bytes = words * 16;
-        let doubled = tx.alloc(bytes)?;
-        let old: Vec<u64> = (0..words).map(|nth| mem.load(offset + nth * 8)).collect();
-        let copy = tx.edit_bytes(doubled, 0, bytes)?;
-        copy.fill(0);
-        for (to, word) in copy.chunks_mut(8).zip(old) {
-            to.copy_from_slice(&word.to_le_bytes());
-        }
-        copy[words as usize * 8..][..8].copy_from_slice(&word);
+        let bytes = entries * ENTRY_BYTES;
+        let doubled = tx.alloc(bytes * 2)?;
+        let copy = tx.edit_bytes(doubled, 0, bytes * 2)?;
+        let (before, behind) = copy.split_at_mut(bytes as usize);
+        mem.copy_out(offset, before)?;
+        behind.fill(0);
+        behind[..entry.len()].copy_from_slice(&entry);
         let directory = Directory {
             offset: doubled,
             depth: depth + 1,

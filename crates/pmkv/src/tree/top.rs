@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use pmlib_format::CHUNK_BYTES;
-use pmlib_format::kv::INDEX_MAGIC;
+use pmlib_format::kv::{ENTRY_BYTES, INDEX_MAGIC};
 
+use super::entry::entry_at;
 use super::{Fences, Map, Seek, Tree};
 use crate::error::Result;
 use crate::slot::Slot;
@@ -142,12 +143,11 @@ impl Tree<'_> {
             let (directory, head) = self.directory()?;
             let (mut new, mut nth) = (Vec::new(), from);
             while nth < 1 << directory.depth {
-                let at = directory.offset + nth * 8;
-                let word = match self.ground.has(at, 8) {
-                    true => mem.load(at),
-                    false => 1,
-                };
-                let chunk = self.ground.has(at, 8).then(|| self.chunk_at(at)).flatten();
+                let at = entry_at(directory.offset, nth);
+                let is_there = self.ground.has(at, ENTRY_BYTES);
+                let word = if is_there { mem.load(at) } else { 1 };
+                let chunk = is_there.then(|| self.chunk_at(at)).flatten();
+                let low = chunk.and_then(|_| self.key_of_entry(at));
                 mem.acquire();
                 if mem.load_cached(self.head) != head {
                     // Another one is in place by now.
@@ -159,17 +159,17 @@ impl Tree<'_> {
                 let Some((chunk, ..)) = chunk else {
                     return Err(self.damaged("its directory", at));
                 };
-                new.push(chunk);
+                new.push((chunk, low));
                 nth += 1;
             }
             if nth == 0 {
                 return Err(self.damaged("its directory", directory.offset));
             }
-            for &chunk in &new {
-                mem.prefetch_if_there(chunk * CHUNK_BYTES);
-            }
-            let low = |chunk: u64| Ok((self.least_of(chunk)?, chunk));
-            let new: Result<Chunks> = new.into_iter().map(low).collect();
+            let with_low = |(chunk, low): (u64, Option<Vec<u8>>)| match low {
+                Some(low) => Ok((low, chunk)),
+                None => Ok((self.least_of(chunk)?, chunk)),
+            };
+            let new: Result<Chunks> = new.into_iter().map(with_low).collect();
             return Ok((new?, nth));
         }
     }

@@ -166,7 +166,7 @@ impl<'h, I: Index> Kv<'h, I> {
             let more = match done {
                 Ok(Tried::Done(dropped)) => {
                     if let Some(offset) = dropped {
-                        self.drop_alone(offset)?;
+                        self.drop_later(offset)?;
                     }
                     return Ok(true);
                 }
@@ -355,7 +355,7 @@ impl<'h, I: Index> Kv<'h, I> {
         let is_alone = self.free(old.slot);
         drop(group);
         if is_alone {
-            self.drop_alone(old.slot.place())?;
+            self.drop_later(old.slot.place())?;
         }
         Ok(!self.is_expired(&old.head))
     }

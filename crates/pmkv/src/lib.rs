@@ -36,6 +36,7 @@ mod owned;
 mod places;
 #[doc(hidden)]
 pub mod protocol;
+mod put_off;
 mod record;
 mod scrub;
 mod session;

@@ -30,11 +30,12 @@ use pmlib_format::kv::{
 };
 
 use crate::engine::{Cut, Index};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::held::HeldChunks;
 use crate::kv::Kv;
 use crate::protocol::{FREE, TAKEN, change_byte, is_held, take_free};
+use crate::put_off::PutOff;
 use crate::record::{self, Head};
 use crate::slot::{PLACES_END, Slot};
 
@@ -86,6 +87,7 @@ pub(crate) struct Pools {
     /// byte; 0: none.
     near: Box<[[AtomicU64; RECORD_CLASSES]]>,
     pub(crate) held: HeldChunks,
+    pub(crate) put_off: PutOff,
 }
 
 impl Default for Pools {
@@ -97,6 +99,7 @@ impl Default for Pools {
                 .map(|_| std::array::from_fn(|_| AtomicU64::new(0)))
                 .collect(),
             held: HeldChunks::default(),
+            put_off: PutOff::default(),
         }
     }
 }
@@ -456,8 +459,20 @@ impl<I: Index> Kv<'_, I> {
     /// Takes chunks of their own for a record.
     fn take_alone(&self, bytes: u64) -> Result<Place> {
         self.drop_held()?;
+        match self.try_take_alone(bytes) {
+            Err(Error::Heap(pmlib::Error::Full { .. })) => {
+                // Runs that nobody names may be enough.
+                self.look_for_room(RECORD_CLASSES - 1)?;
+                let done = self.try_take_alone(bytes);
+                done.map_err(|error| self.told_who_reads(error))
+            }
+            done => done,
+        }
+    }
+
+    fn try_take_alone(&self, bytes: u64) -> Result<Place> {
         let size = (ALONE_OFFSET + bytes).next_multiple_of(CHUNK_BYTES);
-        let done: Result<Place> = self.heap.tx(|tx| {
+        self.heap.tx(|tx| {
             let start = nameable(tx.take_owned(size, self.head)?, size)?;
             let cut = Places {
                 chunk: start / CHUNK_BYTES,
@@ -473,24 +488,26 @@ impl<I: Index> Kv<'_, I> {
                 offset: cut.offset(0),
                 instance,
             })
-        });
-        done.map_err(|error| self.told_who_reads(error))
+        })
     }
 
-    /// Frees a record's own run, which nobody has freed; nothing is locked.
-    pub(crate) fn drop_alone(&self, offset: u64) -> Result<()> {
-        let Some((cut, 0)) = self.place_at(offset) else {
-            return Ok(());
+    /// The chunk of a record's own run that nobody names, nor looks at.
+    pub(crate) fn unused_run(&self, offset: u64) -> Result<Option<u64>> {
+        let Some((cut, 0)) = self.place_at(offset).filter(|(cut, _)| cut.is_alone()) else {
+            return Ok(None);
         };
-        if !cut.is_alone() {
-            return Ok(());
-        }
         self.find_out(cut.chunk)?;
         if is_held(self.byte(&cut, 0)) {
             self.free_held_in(&cut);
         }
-        if self.byte(&cut, 0) & FREE != 0 {
-            self.free_chunks(&[cut.chunk], false)?;
+        let is_unused = self.byte(&cut, 0) & FREE != 0;
+        Ok(is_unused.then_some(cut.chunk))
+    }
+
+    /// Frees a record's own run, which nobody has freed; nothing is locked.
+    pub(crate) fn drop_alone(&self, offset: u64) -> Result<()> {
+        if let Some(chunk) = self.unused_run(offset)? {
+            self.free_chunks(&[chunk], false)?;
         }
         Ok(())
     }
@@ -569,14 +586,16 @@ impl<I: Index> Kv<'_, I> {
 
     /// Gives all chunks back to the heap that have no record; answers how many bytes.
     pub(crate) fn free_empty_chunks(&self) -> Result<u64> {
-        let mut empty = Vec::new();
+        let (mut empty, mut bytes) = (Vec::new(), 0);
         self.ground.advance_era();
         for (chunk, _) in self.ground.runs_of(self.head) {
             let Some(cut) = self.cut(chunk) else {
                 continue;
             };
             if cut.is_alone() {
-                self.drop_alone(cut.offset(0))?;
+                if let Some(chunk) = self.unused_run(cut.offset(0))? {
+                    bytes += self.free_chunks(&[chunk], false)?;
+                }
                 continue;
             }
             self.find_out(chunk)?;
@@ -587,7 +606,6 @@ impl<I: Index> Kv<'_, I> {
                 empty.push(chunk);
             }
         }
-        let mut bytes = 0;
         for part in empty.chunks(FREED_AT_ONCE) {
             bytes += self.free_chunks(part, true)?;
         }

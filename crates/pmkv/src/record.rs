@@ -317,8 +317,8 @@ fn read_far(ground: Ground<'_>, place: u64, key: &[u8], to: &mut Vec<u8>) -> Res
     let Some(hash) = hash else {
         return Ok(seen);
     };
-    to.resize(head.value as usize, 0);
-    ground.mem().copy_out(place + head.before_value(), to)?;
+    let at = place + head.before_value();
+    ground.mem().copy_to_vec(at, head.value as usize, to)?;
     Ok(match head.is_of(hash, to) {
         true => seen,
         false => Seen::None,

@@ -88,6 +88,33 @@ impl Pmem {
         copied.map_err(|(done, address)| self.stopped(off, to, done, address))
     }
 
+    /// Copies `len` bytes from `off` on into a buffer in place of what it has, as
+    /// [`Pmem::copy_out`] does, without a store of zeros before.
+    ///
+    /// # Errors
+    /// The medium can't be accessed. The buffer is empty then.
+    #[inline]
+    pub fn copy_to_vec(&self, off: u64, len: usize, to: &mut Vec<u8>) -> Result<(), Fault> {
+        to.clear();
+        if emulate::active() != 0 {
+            to.resize(len, 0);
+            return self.copy_out(off, to).inspect_err(|_| to.clear());
+        }
+        let from = self.source(off, len);
+        to.reserve(len);
+        // SAFETY: the buffer has room for so many bytes, and nobody else has it; the source is in
+        // the mapping.
+        let copied = unsafe { self.copier.copy(to.as_mut_ptr(), from, len) };
+        copied.map_err(|(done, _)| Fault {
+            offset: off + done as u64,
+            done,
+            side: Side::Pool,
+        })?;
+        // SAFETY: all of them were stored.
+        unsafe { to.set_len(len) };
+        Ok(())
+    }
+
     /// Fills a caller's buffer with zeros, where a program reads bytes that were never written.
     ///
     /// # Errors

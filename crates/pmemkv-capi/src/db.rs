@@ -64,7 +64,8 @@ impl Db {
             return null();
         };
         let mut damaged = Ok(());
-        for entry in stored.kv().between(keys.0, keys.1) {
+        let mut entries = stored.kv().between(keys.0, keys.1);
+        while let Some(entry) = entries.next_ref() {
             let (key, value) = match entry {
                 Ok(entry) => entry,
                 Err(error @ pmkv::Error::Corrupt { .. }) => {

@@ -266,8 +266,32 @@ fn show_each(
     let callback = callback.ok_or(NULL)?;
     // A share: the callback may call the library.
     let engine = ENGINES.with(kv, |engine| Ok(engine.clone()))?;
-    // SAFETY: as the header says.
-    unsafe { show_entries(engine.walk(start, end), callback, argument) }
+    let (mut walk, mut damaged) = (engine.walk(start, end), None);
+    while let Some(entry) = walk.next_ref() {
+        match entry {
+            // SAFETY: as the header says.
+            Ok(entry) => unsafe { show_entry(entry, callback, argument) }?,
+            Err(error @ Error::Corrupt { .. }) => {
+                damaged.get_or_insert(error);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    damaged.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Shows an entry to a callback.
+///
+/// # Safety
+/// The callback may be called with this argument.
+unsafe fn show_entry(
+    (key, value): (&[u8], &[u8]),
+    callback: Callback,
+    argument: *mut c_void,
+) -> Answer<()> {
+    let (of_key, of_value) = (key.as_ptr().cast(), value.as_ptr().cast());
+    // SAFETY: the caller's promise; both are this call's until the callback has returned.
+    went_on(unsafe { callback(argument, of_key, key.len(), of_value, value.len()) })
 }
 
 /// Shows entries to a callback, the damaged ones' error behind them.
@@ -289,10 +313,8 @@ pub unsafe fn show_entries(
             }
             Err(error) => return Err(error.into()),
         };
-        let (key, value): (&[u8], &[u8]) = (&key, &value);
-        let (of_key, of_value) = (key.as_ptr().cast(), value.as_ptr().cast());
-        // SAFETY: the caller's promise; both are this call's until the callback has returned.
-        went_on(unsafe { callback(argument, of_key, key.len(), of_value, value.len()) })?;
+        // SAFETY: the caller's promise.
+        unsafe { show_entry((&key, &value), callback, argument) }?;
     }
     damaged.map_or(Ok(()), |error| Err(error.into()))
 }

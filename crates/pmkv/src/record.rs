@@ -333,9 +333,9 @@ pub(crate) struct Appended {
 }
 
 /// Reads the record of this instance at a place into a buffer, behind the bytes that it has: all of
-/// it, or what is before its value where that is long. `None`: head or key is damaged.
+/// it, or what is before its value where that is long or not wanted. `None`: head or key is damaged.
 #[inline]
-pub(crate) fn append(
+pub(crate) fn append<const VALUE: bool>(
     ground: Ground<'_>,
     place: u64,
     instance: u64,
@@ -345,7 +345,7 @@ pub(crate) fn append(
         return Ok(None);
     };
     let (all, before) = (sized.bytes(), sized.before_value() as usize);
-    let is_near = all <= NEAR;
+    let is_near = VALUE && all <= NEAR;
     let len = if is_near { all as usize } else { before };
     if to.len() < used + len {
         to.resize(used + len, 0);

@@ -49,6 +49,27 @@ impl Fences {
         fences
     }
 
+    /// The same with one more, which becomes number `nth`.
+    pub fn with(&self, nth: usize, key: &[u8]) -> Fences {
+        let common = match self.len() {
+            0 => None,
+            _ => self.get(0).get(..self.common),
+        };
+        let Some(rest) = common.and_then(|common| key.strip_prefix(common)) else {
+            let (before, behind) = (self.iter().take(nth), self.iter().skip(nth));
+            return Fences::of(before.chain([key]).chain(behind));
+        };
+        let start = nth.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let mut fences = self.clone();
+        fences.bytes.splice(start..start, key.iter().copied());
+        fences.ends.insert(nth, start);
+        for end in &mut fences.ends[nth..] {
+            *end += key.len();
+        }
+        fences.heads.insert(nth, head_of(rest));
+        fences
+    }
+
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -136,13 +157,23 @@ mod tests {
             keys.dedup();
             let fences = Fences::of(keys.iter().map(|key| &key[..]));
             assert!(fences.iter().eq(keys.iter().map(|key| &key[..])));
+            let mut grown = Fences::default();
+            for (nth, key) in keys.iter().enumerate().filter(|(nth, _)| nth % 2 == 0) {
+                grown = grown.with(nth / 2, key);
+            }
+            for (nth, key) in keys.iter().enumerate().filter(|(nth, _)| nth % 2 == 1) {
+                grown = grown.with(nth, key);
+            }
+            assert!(grown.iter().eq(keys.iter().map(|key| &key[..])));
             let mut wanted: Vec<Vec<u8>> = (0..50).map(|_| key(&common)).collect();
             wanted.extend((0..50).map(|_| key(&[])));
             wanted.extend(keys.iter().cloned());
             for key in wanted {
                 let up_to = keys.iter().filter(|&other| *other <= key).count();
                 let below = keys.iter().filter(|&other| *other < key).count();
-                assert_eq!((fences.up_to(&key), fences.below(&key)), (up_to, below));
+                for fences in [&fences, &grown] {
+                    assert_eq!((fences.up_to(&key), fences.below(&key)), (up_to, below));
+                }
             }
         }
     }

@@ -16,7 +16,7 @@ use pmlib_format::kv::STATE_LIVE;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Named {
     /// Where the slot is.
-    at: u64,
+    pub at: u64,
     pub slot: Slot,
     key: u32,
     /// [`NONE`]: its record is damaged, and its key is not known.
@@ -43,7 +43,7 @@ impl Named {
     }
 }
 
-/// A leaf that was read.
+/// A leaf that was read, for a walk or a split.
 #[derive(Debug, Default)]
 pub(super) struct Leaf {
     slots: Vec<(u64, Slot)>,
@@ -94,11 +94,16 @@ impl Leaf {
         &self.bytes[start..][..named.value_len as usize]
     }
 
+    /// All entries in order.
+    pub fn entries(&self) -> impl Iterator<Item = &Named> {
+        let order = self.order.iter();
+        order.map(|&(_, nth)| &self.entries[nth as usize])
+    }
+
     /// The least and the greatest key.
     pub fn ends(&self) -> Option<(&[u8], &[u8])> {
-        let named = |&(_, nth): &(u64, u32)| &self.entries[nth as usize];
-        let first = self.order.iter().map(named).find(|named| named.has_key())?;
-        let last = named(self.order.last()?);
+        let first = self.entries().find(|named| named.has_key())?;
+        let last = &self.entries[self.order.last()?.1 as usize];
         Some((self.key(first), self.key(last)))
     }
 
@@ -157,7 +162,7 @@ impl Tree<'_> {
             }
             let at = self.sequence(located.chunk);
             leaf.sequence = mem.load_cached(at);
-            let is_read = self.read_slots(&located, common, leaf)?;
+            let is_read = self.read_slots::<true>(&located, common, leaf)?;
             mem.acquire();
             if is_read
                 && leaf.sequence & 1 == 0
@@ -175,7 +180,7 @@ impl Tree<'_> {
         let range = |found: &Found<'_>| (self.located(found), leaf.note_range(found));
         let (group, (located, common)) = self.lock_leaf(seek, range)?;
         leaf.sequence = mem.load_cached(self.sequence(located.chunk));
-        if !self.read_slots(&located, common, leaf)? {
+        if !self.read_slots::<true>(&located, common, leaf)? {
             return Err(self.damaged("a leaf that its lock keeps", located.start));
         }
         drop(group);
@@ -184,9 +189,24 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Reads the records of a leaf's slots. `false`: a damaged one was another one by then, as its
+    /// Reads the keys of a locked leaf that is settled, in order, without values.
+    pub(super) fn read_keys(&self, located: &Located<Way>, common: usize) -> Result<Leaf> {
+        let mut leaf = Leaf::default();
+        if !self.read_slots::<false>(located, common, &mut leaf)? {
+            return Err(self.damaged("a leaf that its lock keeps", located.start));
+        }
+        leaf.sort();
+        Ok(leaf)
+    }
+
+    /// Reads the records of a leaf's slots, or their keys alone. `false`: a damaged one was another one by then, as its
     /// slot tells.
-    fn read_slots(&self, located: &Located<Way>, common: usize, leaf: &mut Leaf) -> Result<bool> {
+    fn read_slots<const VALUES: bool>(
+        &self,
+        located: &Located<Way>,
+        common: usize,
+        leaf: &mut Leaf,
+    ) -> Result<bool> {
         let mem = self.ground.mem();
         for line in 1..=self.cut.lines() {
             let start = located.line(line);
@@ -202,7 +222,8 @@ impl Tree<'_> {
         let mut used = 0;
         for nth in 0..leaf.slots.len() {
             let (at, slot) = leaf.slots[nth];
-            let (named, first) = self.read_record((at, slot), common, &mut leaf.bytes, used)?;
+            let (named, first) =
+                self.read_record::<VALUES>((at, slot), common, &mut leaf.bytes, used)?;
             match named.has_key() {
                 true if named.value_len == NONE => used = (named.key + named.key_len) as usize,
                 true => used = (named.key + named.key_len + named.value_len) as usize,
@@ -224,7 +245,7 @@ impl Tree<'_> {
     /// Reads the record of a slot behind what the buffer has; answers the first bytes of its key as
     /// well, behind those that are common.
     #[inline]
-    fn read_record(
+    fn read_record<const VALUE: bool>(
         &self,
         (at, slot): (u64, Slot),
         common: usize,
@@ -240,7 +261,8 @@ impl Tree<'_> {
             is_damaged: false,
             expires: None,
         };
-        let found = record::append(self.ground, slot.place(), slot.instance(), (bytes, used))?;
+        let found =
+            record::append::<VALUE>(self.ground, slot.place(), slot.instance(), (bytes, used))?;
         let Some(record::Appended { head, is_value }) = found else {
             return Ok((named, 0));
         };

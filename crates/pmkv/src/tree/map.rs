@@ -64,13 +64,11 @@ impl Map {
     pub fn with(&self, version: u32, nth: usize, low: &[u8], leaf: u64) -> Map {
         let mut leaves = self.leaves.clone();
         leaves.insert(nth + 1, leaf);
-        let fences = self.fences.iter();
-        let (before, after) = (fences.take(nth), self.fences.iter().skip(nth));
         Map {
             version,
             leaves,
             low: self.low.clone(),
-            fences: Fences::of(before.chain([low]).chain(after)),
+            fences: self.fences.with(nth, low),
             high: self.high.clone(),
         }
     }

@@ -21,6 +21,7 @@ use pmlib::ground::Locked;
 use pmlib_format::kv::{DEPTH_MAX, ENTRY_BYTES, STATE_LIVE, STATE_PUT};
 
 use super::entry::entry_at;
+use super::leaf::Named;
 use super::top::Shared;
 use super::{
     Found, MENDED, Map, NEW_VERSION, SPLITTING, Seek, Tree, Way, empty_chunk, fences, leaf_word,
@@ -124,7 +125,12 @@ impl<'h> Tree<'h> {
         let end = found.end();
         let is_its = |key: &&[u8]| end.as_deref().is_none_or(|end| *key < end);
         let keys = &keys[..keys.partition_point(is_its)];
-        let Some(plan) = self.plan(&leaf, key, keys)? else {
+        let common = end.as_deref().map_or(0, |end| {
+            let mut start = Vec::new();
+            found.start_into(&mut start);
+            fences::common_bytes(&start, end)
+        });
+        let Some(plan) = self.plan((&leaf, common), key, keys)? else {
             return Ok(Tried::Room(keys.len()));
         };
         let Some(free) = self.free_leaf(&map) else {
@@ -155,7 +161,12 @@ impl<'h> Tree<'h> {
     }
 
     /// How a locked leaf is parted; `None`: it has a free slot, and one for each of a batch's keys.
-    fn plan(&self, leaf: &Located<Way>, key: Key<'_>, new: &[&[u8]]) -> Result<Option<Plan>> {
+    fn plan(
+        &self,
+        (leaf, common): (&Located<Way>, usize),
+        key: Key<'_>,
+        new: &[&[u8]],
+    ) -> Result<Option<Plan>> {
         let slots = self.cut.lines() as usize * 8;
         let mut used = Vec::with_capacity(slots);
         for line in 1..=self.cut.lines() {
@@ -167,6 +178,9 @@ impl<'h> Tree<'h> {
         let free = slots - used.len();
         if free > 0 && free >= new.len() {
             return Ok(None);
+        }
+        if free == 0 && new.is_empty() {
+            return self.plan_full((leaf, common), key).map(Some);
         }
         // All records are asked for before the first is waited for.
         for (_, slot) in &used {
@@ -202,6 +216,34 @@ impl<'h> Tree<'h> {
             damaged,
             is_part_full: free > 0,
         }))
+    }
+
+    /// How a locked leaf without a free slot is parted, all of whose bytes of keys before `common`
+    /// are the same.
+    fn plan_full(&self, (leaf, common): (&Located<Way>, usize), key: Key<'_>) -> Result<Plan> {
+        let read = self.read_keys(leaf, common)?;
+        let (keys, damaged): (Vec<&Named>, Vec<&Named>) =
+            read.entries().partition(|named| named.has_key());
+        let is_ascending = keys.last().is_none_or(|last| key.bytes > read.key(last));
+        let stay = staying(keys.len(), is_ascending);
+        let slots = |named: &[&Named]| named.iter().map(|one| (one.at, one.slot)).collect();
+        let damaged: Vec<(u64, Slot)> = slots(&damaged);
+        let (Some(below), true) = (stay.checked_sub(1), stay < keys.len()) else {
+            // Damaged records alone can leave so few.
+            let offset = damaged.first().map_or(0, |(_, slot)| slot.place());
+            return Err(Error::Corrupt { offset });
+        };
+        let (below, next) = (read.key(keys[below]), read.key(keys[stay]));
+        let fence = match planted!("bug-fence-of-the-lower-key") {
+            true => below,
+            false => fences::separator(below, next),
+        };
+        Ok(Plan {
+            fence: fence.to_vec(),
+            moved: slots(&keys[stay..]),
+            damaged,
+            is_part_full: false,
+        })
     }
 
     /// The key of a slot; `None`: its record is damaged.

@@ -250,8 +250,8 @@ impl<'h, I: Index> Kv<'h, I> {
         Ok(Tried::Done(dropped.map(|old| old.slot.place())))
     }
 
-    /// A key's slot in a locked group, and whether the key is as expected. Its value is read only if
-    /// one is expected.
+    /// A key's slot in a locked group, and whether the key is as expected. Its value is read only
+    /// if one is expected.
     #[inline]
     fn find_expected(
         &self,

@@ -256,8 +256,8 @@ pub(crate) fn read(
     }
 }
 
-/// The word of sizes at a place, and its parts; `None`: it is of no record of this instance that the
-/// heap has.
+/// The word of sizes at a place, and its parts; `None`: it is of no record of this instance that
+/// the heap has.
 #[inline(always)]
 fn sized_at(ground: Ground<'_>, place: u64, instance: u64) -> Option<(u64, Head)> {
     if place == 0 || !ground.has(place, RECORD_CLASS_BYTES[0]) {
@@ -333,7 +333,8 @@ pub(crate) struct Appended {
 }
 
 /// Reads the record of this instance at a place into a buffer, behind the bytes that it has: all of
-/// it, or what is before its value where that is long or not wanted. `None`: head or key is damaged.
+/// it, or what is before its value where that is long or not wanted. `None`: head or key is
+/// damaged.
 #[inline]
 pub(crate) fn append<const VALUE: bool>(
     ground: Ground<'_>,

@@ -181,8 +181,8 @@ fn dropped_key(kind: Kind) {
     heap.check().unwrap();
 }
 
-/// Goal: a key whose value is damaged is put over and deleted as any, whatever the value's size, and
-/// stays an error of those who read it. Method: a bit of the value is flipped before each call.
+/// Goal: a key whose value is damaged is put over and deleted as any, whatever the value's size,
+/// and stays an error of those who read it. Method: a bit of the value is flipped before each call.
 #[test]
 fn a_damaged_value_is_no_error_of_puts_and_deletes() {
     [Kind::Hash, Kind::Tree].into_iter().for_each(damaged_value);

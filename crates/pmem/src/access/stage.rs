@@ -114,8 +114,8 @@ impl Stage {
         unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), size_of_val(lines)) }
     }
 
-    /// The record and zeros up to a multiple of so many bytes, a power of two of a line at most, for
-    /// a place in lines that others share.
+    /// The record and zeros up to a multiple of so many bytes, a power of two up to a line, for a
+    /// place in lines that others share.
     #[inline]
     #[must_use]
     pub fn padded(&self, multiple: usize) -> &[u8] {

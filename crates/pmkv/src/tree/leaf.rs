@@ -199,8 +199,8 @@ impl Tree<'_> {
         Ok(leaf)
     }
 
-    /// Reads the records of a leaf's slots, or their keys alone. `false`: a damaged one was another one by then, as its
-    /// slot tells.
+    /// Reads the records of a leaf's slots, or their keys alone. `false`: a damaged one was another
+    /// one by then, as its slot tells.
     fn read_slots<const VALUES: bool>(
         &self,
         located: &Located<Way>,

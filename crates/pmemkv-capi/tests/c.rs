@@ -83,6 +83,7 @@ fn run_calls(flags: &[String]) {
     let heap = Heap::open(&data.path().join("left"), &Options::default()).unwrap();
     let left = Hash::existing(&heap, "pmemkv").unwrap().unwrap();
     assert_eq!(left.get(b"ada").unwrap().as_deref(), Some(&b"1815"[..]));
+    drop(left);
     heap.close().unwrap();
 }
 

@@ -170,6 +170,7 @@ fn a_damaged_record_is_told() {
     let left = Hash::open(&heap, "left").unwrap();
     left.put(b"bad", b"this value will be damaged").unwrap();
     left.put(b"good", b"this one will not").unwrap();
+    drop(left);
     heap.close().unwrap();
     let mut bytes = fs::read(program.heap()).unwrap();
     let at = bytes

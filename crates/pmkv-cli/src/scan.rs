@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pm_cli::Failure;
-use pmkv::{AnyEntries, Error, Kind};
+use pmkv::{Entry, Error, Kind};
 use pmkv_cli::Scan;
 
 use crate::Outcome;
@@ -33,9 +33,9 @@ pub fn run(arguments: &Scan) -> Outcome {
     );
     let snapshot = arguments.snapshot.then(|| engine.snapshot(Duration::MAX));
     let snapshot = snapshot.transpose().map_err(|error| failed(&error))?;
-    let mut entries: AnyEntries<'_> = match &snapshot {
+    let mut entries: Box<dyn Iterator<Item = pmkv::Result<Entry>> + '_> = match &snapshot {
         Some(snapshot) => Box::new(snapshot.range::<Vec<u8>, _>(bounds)),
-        None => engine.between(bounds.0, bounds.1),
+        None => Box::new(engine.between(bounds.0, bounds.1)),
     };
     let is_ordered = engine.kind() == Kind::Tree;
     let mut out = BufWriter::new(io::stdout().lock());

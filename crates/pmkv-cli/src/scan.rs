@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use pm_cli::Failure;
-use pmkv::{Entry, Error, Kind};
+use pmkv::{Error, Kind};
 use pmkv_cli::Scan;
 
 use crate::Outcome;
@@ -33,7 +33,7 @@ pub fn run(arguments: &Scan) -> Outcome {
     );
     let snapshot = arguments.snapshot.then(|| engine.snapshot(Duration::MAX));
     let snapshot = snapshot.transpose().map_err(|error| failed(&error))?;
-    let mut entries: Box<dyn Iterator<Item = pmkv::Result<Entry>> + '_> = match &snapshot {
+    let mut entries: Box<dyn Iterator<Item = pmkv::Result<pmkv::Entry>> + '_> = match &snapshot {
         Some(snapshot) => Box::new(snapshot.range::<Vec<u8>, _>(bounds)),
         None => Box::new(engine.between(bounds.0, bounds.1)),
     };

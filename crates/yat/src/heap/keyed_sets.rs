@@ -7,7 +7,7 @@ use Call::{Purge, Put, PutNew, PutUntil, Read};
 use pmkv::Shape;
 
 /// Bytes of most values: records of a few lines, which tear at few places.
-pub(super) const LEN: usize = 104;
+pub(super) const LEN: usize = 140;
 
 /// One line and a stash line of eight slots.
 const SMALL: Shape = Shape {

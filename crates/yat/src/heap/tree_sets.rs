@@ -55,14 +55,14 @@ fn splits() -> Vec<Keyed> {
         workload(SMALL, &apart(8), &[Put(6, LEN), Delete(6)]),
         workload(SMALL, &apart(8), &[Put(11, 8), Put(13, 8), Put(15, 8)]),
         // A chunk, and then a leaf of one half; with larger directories.
-        workload(SMALL, &keys(15), &[Put(15, LEN), Delete(0)]),
+        workload(SMALL, &keys(15), &[Put(15, 8), Delete(0)]),
         workload(
             SMALL,
             &apart(13),
             &[Put(1, 8), Put(3, 8), Put(5, 8), Put(7, 8)],
         ),
-        workload(SMALL, &keys(22), &[Put(22, LEN), Put(3, LEN)]),
-        workload(SMALL, &keys(29), &[Put(29, LEN)]),
+        workload(SMALL, &keys(22), &[Put(22, 8), Put(3, LEN)]),
+        workload(SMALL, &keys(29), &[Put(29, 8)]),
         // Clears that may not be durable.
         workload(WIDE, &stale(14), &[Put(5, LEN), Put(7, LEN)]),
         workload(WIDE, &apart(16), &[Put(24, 8), Put(9, 8), Put(11, 8)]),
@@ -136,7 +136,7 @@ fn halves(left: &[u64]) -> Vec<Call> {
 fn in_sight() -> Vec<Keyed> {
     vec![
         workload(SMALL, &apart(8), &[InSight(&Put(5, 8)), Delete(5)]),
-        workload(SMALL, &keys(15), &[InSight(&Put(15, LEN))]),
+        workload(SMALL, &keys(15), &[InSight(&Put(15, 8))]),
         workload(WIDE, &halves(&[0, 30]), &[InSight(&Compact)]),
     ]
 }
@@ -159,7 +159,7 @@ fn shared() -> Vec<Keyed> {
         (apart(8), &[Step::One(Put(5, 8)), Step::Second(Put(14, 8))]),
         (
             keys(15),
-            &[Step::Second(Put(15, LEN)), Step::One(Put(14, LEN))],
+            &[Step::Second(Put(15, 8)), Step::One(Put(14, LEN))],
         ),
     ];
     let all = sequences.into_iter().map(|(prepared, steps)| Keyed {

@@ -1,7 +1,7 @@
 //! Runs of single records that are given back to the heap some at a time: each time is a
 //! transaction, which waits more often than a delete does.
 //!
-//! What is put off is a hint of this process. A run that no slot names is anybody's to drop, as one
+//! The list is a hint of this process. A run that no slot names is anybody's to drop, as one
 //! whose process was killed before it could.
 
 use std::sync::{Mutex, PoisonError};

@@ -12,23 +12,34 @@ use hunts::{hunt_each, hunted};
 use part::of_the_day;
 use pmkv::planted::{BUGS, select};
 use std::time::Duration;
-use yat::explore::{Options, explore};
+use yat::explore::{IMAGES_MAX, Options, explore};
 use yat::heap::keyed::seen_early;
 use yat::heap::kill::{Finds, What, kill_everywhere};
 use yat::heap::snapshots::seen_at_once;
 use yat::heap::{keyed, keyed_killed, treed};
 use yat::program::Program;
 
-/// Returns the workload that finds a bug, and after how many images. Those of batches show in
-/// batches.
+/// Returns the workload that finds a bug, and after how many images. At first points with many
+/// images are sampled: those of a directory that is doubled would take most of the time.
 fn found(bug: &str) -> Option<(String, u64)> {
+    let limits = [IMAGES_MAX / 16, IMAGES_MAX];
+    limits.into_iter().find_map(|max| found_within(bug, max))
+}
+
+/// Returns what [`found`] does, with so many images of a point before they are sampled. Bugs of
+/// batches show in batches.
+fn found_within(bug: &str, images_max: u64) -> Option<(String, u64)> {
     let is_meant = |name: String| !bug.contains("batch") || name.contains("Batch");
     // Most bugs are in what both kinds share.
     let workloads = treed().into_iter().chain(keyed());
     let mut meant = workloads.filter(|workload| is_meant(workload.name()));
     meant.find_map(|workload| {
         // A step that fails by itself is found too: it does not do what it should.
-        match explore(&workload, Options::default()) {
+        let options = Options {
+            images_max,
+            ..Options::default()
+        };
+        match explore(&workload, options) {
             Ok(Ok(_)) => None,
             Ok(Err(violation)) => Some((violation.workload, violation.after_images)),
             Err(text) => Some((text, 0)),

@@ -47,7 +47,9 @@ pub enum Error {
         found: Kind,
     },
     /// The root of this name is an engine of another version.
-    #[error("the engine has shape {found:#x}, which this build does not know: use a later one")]
+    #[error(
+        "the engine has shape {found:#x}, which this build does not know: use the build that made it"
+    )]
     Shape {
         /// The word that says so.
         found: u64,

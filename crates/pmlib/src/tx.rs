@@ -353,7 +353,7 @@ impl<'h> Tx<'h> {
     pub fn edit_bytes(&mut self, offset: u64, start: u64, len: u64) -> Result<&mut [u8]> {
         self.core.enter()?;
         let core = self.core;
-        // Before anything else: mostly it is in no cache, and all that follows does without it.
+        // Mostly the range is in no cache. The checks that follow do not wait for it.
         core.mem.prefetch_if_there(offset.wrapping_add(start));
         self.check_range(offset, start, len)?;
         let first = offset + start;

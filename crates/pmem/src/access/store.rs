@@ -75,8 +75,7 @@ impl Pmem {
 
     /// Adds to some of the `WORDS` statistics that begin at `off` (8-aligned). `counts` gives the
     /// index and the amount of each; `alone` says that no other thread or process adds to them. The
-    /// order is Relaxed, and the stores are not recorded, so no decision may depend
-    /// on them.
+    /// order is Relaxed, and the stores are not recorded, so no decision may depend on them.
     #[inline(always)]
     pub fn count<const WORDS: usize, const N: usize>(
         &self,

@@ -103,6 +103,7 @@ pub fn release(word: &impl Word) {
 /// sleep has an end may wait for such a word. No other order is lost: while a word has a holder,
 /// others change nothing of it but that bit.
 #[inline(always)]
+#[must_use = "with waiters the word is still held"]
 #[cfg_attr(feature = "record", track_caller)]
 pub fn release_by_store(word: &impl Word) -> bool {
     let has_no_waiters = word.load() & OWNER_WAITERS == 0;

@@ -35,10 +35,10 @@
 //! place 0 stands for the least key of all. State "put": the leaf before it may still have slots of
 //! the leaf's keys. A tree's directory has its chunks in the order in which they were made, then
 //! zeros. Each is an *entry* of eight words. The first is the chunk's word. Six have the least key,
-//! with zeros behind it. The last has the key's length (8 bits; [`ENTRY_KEY_FAR`]: the key is longer,
-//! and the fence has it) below a check (56): XXH3-64 of the seven words, keyed by the seed, the head's
-//! offset and the length. The word of the shape in a tree's head has a group's leaves in place of
-//! stash lines.
+//! with zeros behind it. The last has the key's length (8 bits; [`ENTRY_KEY_FAR`]: the key is
+//! longer, and the fence has it) below a check (56): XXH3-64 of the seven words, keyed by the seed,
+//! the head's offset and the length. The word of the shape in a tree's head has a group's leaves in
+//! place of stash lines.
 //!
 //! A **record chunk** has a line: [`RECORDS_MAGIC`], bytes of a place, places. A byte of each place
 //! follows, which means nothing in a later run, then the places, from a line's start on.

@@ -37,6 +37,7 @@ fn shown_chunks_are_listed() {
 /// freed and made in an order that no list foresees; after each transaction every chunk with
 /// room is a lane's, listed, or waits.
 #[test]
+#[cfg_attr(miri, ignore = "Miri knows no mappings that are made by system calls")]
 fn no_room_is_forgotten() {
     let heap = Heap::private(2 << 20, &Options::default()).unwrap();
     let core = heap.core();

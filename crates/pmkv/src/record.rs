@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 
 /// Records, and heads with their keys, up to so many bytes are read without a buffer of the heap's,
 /// and in less space up to fewer.
-const NEAR: u64 = 512;
+pub(crate) const NEAR: u64 = 512;
 const SMALL: u64 = 128;
 /// Where a record has its word of sizes.
 const SIZES_OFFSET: u64 = 16;
@@ -64,9 +64,7 @@ impl Head {
     /// The parts of a head that its word of sizes has; the others are 0.
     #[inline(always)]
     fn sized(sizes: u64) -> Option<Head> {
-        let value = sizes & ((1 << VALUE_BITS) - 1);
-        let key = sizes >> VALUE_BITS & ((1 << KEY_BITS) - 1);
-        let flags = sizes >> (VALUE_BITS + KEY_BITS);
+        let (value, key, flags) = parts_of(sizes);
         let fits = value <= VALUE_BYTES_MAX && key <= KEY_BYTES_MAX && flags & !RECORD_FLAGS == 0;
         fits.then_some(Head {
             value_check: 0,
@@ -136,6 +134,16 @@ impl Head {
     fn is_of(&self, hash: u64, value: &[u8]) -> bool {
         xxh3_64_with_seed(value, hash) == self.value_check
     }
+}
+
+/// The length of the value, that of the key and the flags in a word of sizes.
+#[inline(always)]
+fn parts_of(sizes: u64) -> (u64, u64, u64) {
+    (
+        sizes & ((1 << VALUE_BITS) - 1),
+        sizes >> VALUE_BITS & ((1 << KEY_BITS) - 1),
+        sizes >> (VALUE_BITS + KEY_BITS),
+    )
 }
 
 /// Bytes that a record has for when it expires.
@@ -361,6 +369,84 @@ pub(crate) fn append<const VALUE: bool>(
         head,
         is_value: is_near.then(|| head.is_of(hash, &bytes[before..])),
     }))
+}
+
+/// A record in a buffer: where its key begins, the lengths of key and value, and when it expires.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shown {
+    pub key: u32,
+    pub key_len: u32,
+    /// [`LONG`]: it was not read.
+    pub value_len: u32,
+    pub expires: Option<u64>,
+}
+
+/// The length of a value that was not read.
+pub(crate) const LONG: u32 = u32::MAX;
+
+/// Reads the record of this instance at a place into a buffer, and verifies all that was read: the
+/// whole, or what is before the value where that is long. `false`: it is damaged.
+#[inline(always)]
+pub(crate) fn show(
+    ground: Ground<'_>,
+    (place, instance): (u64, u64),
+    to: &mut Vec<u8>,
+    shown: &mut Shown,
+) -> Result<bool> {
+    // Most records are short, and far from the heap's end: one look is enough for these.
+    if to.len() < NEAR as usize || place == 0 || !ground.has(place, NEAR) {
+        return show_any(ground, (place, instance), to, shown);
+    }
+    let sizes = ground.mem().load(place + SIZES_OFFSET);
+    let (value, key, flags) = parts_of(sizes);
+    let len = KV_RECORD_HEAD_BYTES + key + value;
+    if flags != instance || len > NEAR {
+        return show_any(ground, (place, instance), to, shown);
+    }
+    let before = (KV_RECORD_HEAD_BYTES + key) as usize;
+    let bytes = &mut to[..len as usize];
+    ground.mem().copy_out(place, bytes)?;
+    let (head, rest) = bytes.split_at(KV_RECORD_HEAD_BYTES as usize);
+    debug_assert_eq!(rest.len() as u64, key + value);
+    let word = |at: usize| {
+        let bytes = head[at..].first_chunk();
+        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    };
+    let (value_check, version) = (word(0), word(8));
+    let hash = hash_of(
+        ground.seed(),
+        place,
+        version as u32,
+        &bytes[SIZES_AT..before],
+    );
+    let is_sound = word(SIZES_AT) == sizes
+        && u64::from(check_of(hash, value_check)) == version >> 32
+        && xxh3_64_with_seed(&bytes[before..], hash) == value_check;
+    shown.key = KV_RECORD_HEAD_BYTES as u32;
+    (shown.key_len, shown.value_len) = (key as u32, value as u32);
+    shown.expires = None;
+    Ok(is_sound)
+}
+
+/// The same for any record.
+#[inline(never)]
+fn show_any(
+    ground: Ground<'_>,
+    (place, instance): (u64, u64),
+    to: &mut Vec<u8>,
+    shown: &mut Shown,
+) -> Result<bool> {
+    let Some(found) = append::<true>(ground, place, instance, (to, 0))? else {
+        return Ok(false);
+    };
+    let head = found.head;
+    *shown = Shown {
+        key: head.before_key() as u32,
+        key_len: head.key as u32,
+        value_len: found.is_value.map_or(LONG, |_| head.value as u32),
+        expires: head.expires,
+    };
+    Ok(found.is_value.unwrap_or(true))
 }
 
 /// The meaning of a place by its head and key alone; if it is the key's, with their hash.

@@ -70,6 +70,51 @@ fn walks_pass_a_damaged_record() {
     assert_eq!(tree.get(&[42; 9]).unwrap().unwrap(), [42 ^ 0x55; 50]);
 }
 
+/// Goal: a walk comes to each key that is there throughout once, in order, whatever is changed in
+/// the leaf where it is. Method: in walks from either end a key is put over, taken away or new after
+/// each step, in a leaf whose order is known by then.
+#[test]
+fn walks_see_keys_that_move() {
+    let heap = Heap::private(4 << 20, &options()).unwrap();
+    let tree = Tree::open(&heap, "kv").unwrap();
+    for nth in 0..40u8 {
+        tree.put(&[nth, 0], &[nth]).unwrap();
+    }
+    assert_eq!(tree.iter().count(), 40);
+    for round in 0..40u8 {
+        let mut steps = 0u8;
+        let mut change = |last: u8| {
+            steps += 1;
+            let other = last.wrapping_mul(7).wrapping_add(round) % 40;
+            match (steps + round) % 3 {
+                0 => tree.put(&[other, 0], &[other]).unwrap(),
+                1 => tree.put(&[other, 1], b"long by now").unwrap(),
+                _ => drop(tree.delete(&[other, 1]).unwrap()),
+            }
+        };
+        for is_front in [true, false] {
+            let (mut walk, mut keys) = (tree.iter(), Vec::new());
+            loop {
+                let next = if is_front {
+                    walk.next()
+                } else {
+                    walk.next_back()
+                };
+                let Some(entry) = next else { break };
+                let (key, value) = entry.unwrap();
+                assert!(value == [key[0]] || key[1] == 1, "{key:?}");
+                change(key[0]);
+                keys.push(key);
+            }
+            if !is_front {
+                keys.reverse();
+            }
+            assert!(keys.is_sorted_by(|one, other| one < other), "{keys:?}");
+            assert_eq!(keys.iter().filter(|key| key[1] == 0).count(), 40);
+        }
+    }
+}
+
 /// Goal: a tree without room says so, loses nothing, and goes on when there is room. Method: a heap
 /// that can't grow is filled; keys are taken away, and come back.
 #[test]

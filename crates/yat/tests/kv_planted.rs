@@ -87,6 +87,33 @@ const OF_READERS: [&str; 2] = [
 /// Bugs that show where a bit of a record is flipped.
 const OF_DAMAGE: [&str; 2] = ["bug-key-unchecked", "bug-least-key-unchecked"];
 
+/// Bugs that show to a walk beside changes.
+const OF_WALKS: [&str; 2] = ["bug-order-of-other-slots", "bug-moved-keys-missed"];
+
+/// Returns the change after which a walk does not come to each key once, in order.
+fn seen_in_walks() -> Option<(String, u64)> {
+    let heap = pmlib::Heap::private(1 << 20, &pmlib::Options::default()).unwrap();
+    let tree = pmkv::Tree::open(&heap, "kv").unwrap();
+    let mut keys: std::collections::BTreeSet<[u8; 2]> = (0..30).map(|nth| [nth, 7]).collect();
+    for key in &keys {
+        tree.put(key, b"").unwrap();
+    }
+    (0..30u8).find_map(|nth| {
+        let mut walk = tree.iter();
+        let first = walk.next().map(|entry| entry.unwrap().0);
+        tree.put(&[29 - nth, 7], &[nth]).unwrap();
+        let others = walk.map(|entry| entry.unwrap().0);
+        let is_seen = first.into_iter().chain(others).eq(keys.iter().copied());
+        tree.delete(&[nth, 7]).unwrap();
+        tree.put(&[nth, 8], &[nth]).unwrap();
+        keys.remove(&[nth, 7]);
+        keys.insert([nth, 8]);
+        let found = tree.iter().map(|entry| entry.unwrap().0);
+        let is_right = is_seen && found.eq(keys.iter().copied());
+        (!is_right).then(|| (format!("a walk after change {nth}"), 0))
+    })
+}
+
 /// Returns the flipped bit of a least key in a tree's directory by which a key is missing.
 fn seen_in_directory() -> Option<(String, u64)> {
     let shape = pmkv::TreeShape {
@@ -169,6 +196,8 @@ fn one_hunt() {
         found_by_kill()
     } else if OF_DAMAGE.contains(&bug.as_str()) {
         seen_in_damage().or_else(seen_in_directory)
+    } else if OF_WALKS.contains(&bug.as_str()) {
+        seen_in_walks()
     } else {
         found(&bug)
     };

@@ -91,4 +91,8 @@ pmem::bugs! {
         "the slots of a split under way stay in both leaves";
     "bug-leaves-of-another-chunk-kept",
         "a chunk keeps the leaves that its split gave away";
+    "bug-order-of-other-slots",
+        "a walk believes the order that a leaf had before its slots changed";
+    "bug-moved-keys-missed",
+        "a walk does not ask whether keys of its leaf have moved since it came there";
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use pmlib_format::kv::{STATE_LIVE, STATE_PUT};
 
+use super::order::Orders;
 use super::{Found, MENDED, Map, SPLITTING, Seek, Tree, Way};
 use crate::engine::Cut;
 use crate::error::Result;
@@ -42,6 +43,7 @@ impl Map {
             low: self.low.clone(),
             fences: super::Fences::of(kept.map(|(_, key)| key)),
             high: self.high.clone(),
+            orders: Orders::default(),
         }
     }
 }

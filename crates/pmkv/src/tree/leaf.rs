@@ -1,14 +1,15 @@
 //! A leaf as a walk has read it: its keys in order, with the values of small records.
 //!
-//! All records of a leaf are read and verified at once, into one buffer that the walk keeps, while
+//! Where the order is not known and can't be found ([`Tree::list_leaf`]), all records of a leaf are read and verified at once, into one buffer that the walk keeps, while
 //! nothing that it depends on changes. A key is shown later only if its slot is still the same, and
 //! is read again if others of its chunk were put over meanwhile ([`Tree::is_as_read`]).
 
+use super::listed::{Come, Listed, Next};
 use super::{ByKey, Found, Seek, Tree, Way, fences};
 use crate::engine::{Cut, Index};
 use crate::error::Result;
 use crate::group::{LOOKS, Located};
-use crate::record;
+use crate::record::{self, LONG, Shown};
 use crate::slot::Slot;
 use pmlib_format::kv::STATE_LIVE;
 
@@ -25,7 +26,7 @@ pub(super) struct Named {
     value_len: u32,
     /// Its value is damaged.
     is_damaged: bool,
-    pub expires: Option<u64>,
+    expires: Option<u64>,
 }
 
 /// No length.
@@ -46,28 +47,31 @@ impl Named {
 /// A leaf that was read, for a walk or a split.
 #[derive(Debug, Default)]
 pub(super) struct Leaf {
-    slots: Vec<(u64, Slot)>,
+    pub slots: Vec<(u64, Slot)>,
     entries: Vec<Named>,
     /// The entries in the order of their keys, with the first bytes behind those that all keys have
     /// in common; damaged records come first.
     order: Vec<(u64, u32)>,
-    bytes: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// The part of the order that has not come yet.
-    next: usize,
-    behind: usize,
-    located: Option<Located<Way>>,
+    pub next: usize,
+    pub behind: usize,
+    pub located: Option<Located<Way>>,
     /// The chunk's sequence when it was read.
-    sequence: u64,
+    pub sequence: u64,
+    /// Its slots, if it is read record by record.
+    pub listed: Listed,
     /// Its range.
     pub start: Vec<u8>,
     pub end: Option<Vec<u8>>,
 }
 
 impl Leaf {
+    /// The next record from an end.
     #[inline]
-    pub fn pop<const FRONT: bool>(&mut self) -> Option<Named> {
+    pub fn pop<const FRONT: bool>(&mut self, come: &mut Come) -> Next {
         if self.next == self.behind {
-            return None;
+            return Next::Over;
         }
         let nth = match FRONT {
             true => {
@@ -79,19 +83,51 @@ impl Leaf {
                 self.behind
             }
         };
-        Some(self.entries[self.order[nth].1 as usize])
+        let nth = self.order[nth].1;
+        let named = &self.entries[nth as usize];
+        if !named.has_key() {
+            return Next::Damaged(named.slot.place());
+        }
+        *come = Come {
+            shown: Shown {
+                key: named.key,
+                key_len: named.key_len,
+                value_len: match named.has_value() {
+                    true => named.value_len,
+                    false => LONG,
+                },
+                expires: named.expires,
+            },
+            nth,
+        };
+        Next::One
+    }
+
+    /// Where the slot of a record is, and its word.
+    pub fn slot_of(&self, come: &Come) -> (u64, Slot) {
+        match self.listed.is_on {
+            true => self.listed_slot(come.nth as u8),
+            false => {
+                let named = &self.entries[come.nth as usize];
+                (named.at, named.slot)
+            }
+        }
     }
 
     #[inline]
-    pub fn key(&self, named: &Named) -> &[u8] {
-        &self.bytes[named.key as usize..][..named.key_len as usize]
+    pub fn key(&self, come: &Come) -> &[u8] {
+        &self.bytes[come.shown.key as usize..][..come.shown.key_len as usize]
     }
 
     /// The value of one that is in the buffer.
     #[inline]
-    pub fn value(&self, named: &Named) -> &[u8] {
-        let start = (named.key + named.key_len) as usize;
-        &self.bytes[start..][..named.value_len as usize]
+    pub fn value(&self, come: &Come) -> &[u8] {
+        let start = come.shown.key as usize + come.shown.key_len as usize;
+        &self.bytes[start..][..come.shown.value_len as usize]
+    }
+
+    pub fn key_of(&self, named: &Named) -> &[u8] {
+        &self.bytes[named.key as usize..][..named.key_len as usize]
     }
 
     /// All entries in order.
@@ -104,18 +140,19 @@ impl Leaf {
     pub fn ends(&self) -> Option<(&[u8], &[u8])> {
         let first = self.entries().find(|named| named.has_key())?;
         let last = &self.entries[self.order.last()?.1 as usize];
-        Some((self.key(first), self.key(last)))
+        Some((self.key_of(first), self.key_of(last)))
     }
 
-    fn clear(&mut self) {
+    pub fn clear(&mut self) {
         (self.next, self.behind) = (0, 0);
+        self.listed.is_on = false;
         self.slots.clear();
         self.entries.clear();
         self.order.clear();
     }
 
     /// Notes the range of a leaf; answers how many bytes all of its keys have in common.
-    fn note_range(&mut self, found: &Found<'_>) -> usize {
+    pub fn note_range(&mut self, found: &Found<'_>) -> usize {
         found.start_into(&mut self.start);
         self.end = found.end();
         match &self.end {
@@ -125,7 +162,7 @@ impl Leaf {
     }
 
     /// Sorts what was read.
-    fn sort(&mut self) {
+    pub fn sort(&mut self) {
         self.order.sort_unstable_by_key(|&(first, _)| first);
         let is_twice = |pair: &[(u64, u32)]| pair[0].0 == pair[1].0;
         if self.order.windows(2).any(is_twice) {
@@ -219,6 +256,15 @@ impl Tree<'_> {
                 }
             }
         }
+        self.read_entries::<VALUES>(common, leaf)
+    }
+
+    /// Reads the records of the slots that were noted, as [`Tree::read_slots`] says.
+    pub(super) fn read_entries<const VALUES: bool>(
+        &self,
+        common: usize,
+        leaf: &mut Leaf,
+    ) -> Result<bool> {
         let mut used = 0;
         for nth in 0..leaf.slots.len() {
             let (at, slot) = leaf.slots[nth];
@@ -231,8 +277,8 @@ impl Tree<'_> {
             }
             if !named.has_key() || named.is_damaged {
                 // A delete leaves the sequence as it is, and its place is used again at once.
-                mem.acquire();
-                if !self.is_same_slot(&named) {
+                self.ground.mem().acquire();
+                if !self.is_same_slot((named.at, named.slot)) {
                     return Ok(false);
                 }
             }
@@ -284,39 +330,41 @@ impl Tree<'_> {
         ))
     }
 
-    /// Whether a slot is the one that was read.
+    /// Whether a slot is as it was read.
     #[inline]
-    pub(super) fn is_same_slot(&self, named: &Named) -> bool {
-        let now = Slot(self.ground.mem().load_cached(named.at));
-        now.is_seen() && now.with_state(STATE_LIVE) == named.slot
+    pub(super) fn is_same_slot(&self, (at, slot): (u64, Slot)) -> bool {
+        let now = Slot(self.ground.mem().load_cached(at));
+        now.is_seen() && now.with_state(STATE_LIVE) == slot
     }
 
     /// Whether a slot is the one that was read, and its record too: no other version of a key of
     /// its chunk was put since.
     #[inline]
-    pub(super) fn is_as_read(&self, leaf: &Leaf, named: &Named) -> bool {
+    pub(super) fn is_as_read(&self, leaf: &Leaf, come: &Come) -> bool {
         let Some(located) = &leaf.located else {
             return false;
         };
         let sequence = self.ground.mem().load_cached(located.notes + 8);
-        sequence == leaf.sequence && self.is_same_slot(named) && ByKey::is_still(self, located)
+        sequence == leaf.sequence
+            && self.is_same_slot(leaf.slot_of(come))
+            && ByKey::is_still(self, located)
     }
 
     /// Reads the value of a key that was read a while ago; `None`: it is gone.
     pub(super) fn value_of(
         &self,
         leaf: &Leaf,
-        named: &Named,
+        come: &Come,
         value: &mut Vec<u8>,
     ) -> Result<Option<()>> {
-        let (slot, key) = (named.slot, leaf.key(named));
+        let ((at, slot), key) = (leaf.slot_of(come), leaf.key(come));
         let seen = record::read(self.ground, slot.place(), slot.instance(), key, value)?;
         self.ground.mem().acquire();
         let is_still = leaf
             .located
             .is_some_and(|located| ByKey::is_still(self, &located));
         match seen {
-            record::Seen::Same(head) if is_still && self.is_same_slot(named) => {
+            record::Seen::Same(head) if is_still && self.is_same_slot((at, slot)) => {
                 Ok((!self.is_expired(&head)).then_some(()))
             }
             _ => Ok(self.get_into(key, value)?.then_some(())),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::order::Orders;
 use super::{FIRST, Fences, Known, MENDED, NEW_VERSION, SPLITTING, Tree, corrupt, version_of};
 use crate::error::Result;
 use crate::record;
@@ -44,6 +45,8 @@ pub(crate) struct Map {
     pub fences: Fences,
     /// Where the chunk's range ends.
     pub high: Option<Vec<u8>>,
+    /// The order of the keys of leaves that were walked over.
+    pub orders: Orders,
 }
 
 impl Map {
@@ -70,6 +73,7 @@ impl Map {
             low: self.low.clone(),
             fences: self.fences.with(nth, low),
             high: self.high.clone(),
+            orders: Orders::default(),
         }
     }
 
@@ -83,6 +87,7 @@ impl Map {
             low: self.low.clone(),
             fences: Fences::of(self.fences.iter().take(stay - 1)),
             high: Some(start.clone()),
+            orders: Orders::default(),
         };
         let upper = Map {
             version: NEW_VERSION,
@@ -90,6 +95,7 @@ impl Map {
             low: start,
             fences: Fences::of(self.fences.iter().skip(stay)),
             high: self.high.clone(),
+            orders: Orders::default(),
         };
         (lower, upper)
     }
@@ -269,6 +275,7 @@ impl Tree<'_> {
             low: first.low.clone(),
             fences: Fences::of(leaves[1..].iter().map(|leaf| &leaf.low[..])),
             high: self.state.top().end_of(known.chunk, &first.low),
+            orders: Orders::default(),
         });
         known.map.store(Some(map.clone()));
         Ok(map)

@@ -3,10 +3,12 @@
 use std::iter::FusedIterator;
 use std::ops::{Bound, RangeBounds};
 
-use super::leaf::{Leaf, Named};
+use super::leaf::Leaf;
+use super::listed::{Come, Next};
 use super::{Seek, Tree, corrupt};
 use crate::error::Result;
 use crate::iter::Walking;
+use crate::record::LONG;
 
 /// Where the next leaf is, seen from behind.
 enum Before {
@@ -28,15 +30,28 @@ pub struct Range<'a, 'h> {
     front: Leaf,
     back: Leaf,
     /// Keys that have come last, as long as the bounds don't leave them out.
-    front_last: Option<Named>,
-    back_last: Option<Named>,
+    front_last: Last,
+    back_last: Last,
     /// All keys of the leaf are within the bounds.
     is_front_inside: bool,
     is_back_inside: bool,
     /// A value that is not in a leaf's buffer.
     value: Vec<u8>,
     is_over: bool,
+    /// How often keys have moved in a leaf since one was shown.
+    moved: u32,
 }
+
+/// The record that a walk has come to from an end.
+#[derive(Debug, Default)]
+struct Last {
+    come: Come,
+    /// It was shown, and no bound leaves it out yet.
+    is_noted: bool,
+}
+
+/// Moves of keys after which all of a leaf is read at once.
+const MOVES: u32 = 3;
 
 /// The key behind all that begin so; `None`: there is none.
 fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
@@ -117,18 +132,16 @@ impl<'h> Tree<'h> {
             back_at,
             front: Leaf::default(),
             back: Leaf::default(),
-            front_last: None,
-            back_last: None,
+            front_last: Last::default(),
+            back_last: Last::default(),
             is_front_inside: false,
             is_back_inside: false,
             value: Vec::new(),
             is_over: false,
+            moved: 0,
         }
     }
 }
-
-/// An entry that was come to: which, and whether its value is in the leaf's buffer.
-type Come = (Named, bool);
 
 impl Range<'_, '_> {
     /// Reads the next leaf from the front; `false`: there is none.
@@ -141,40 +154,107 @@ impl Range<'_, '_> {
         if is_behind(&self.end, &at) && !starts_here {
             return Ok(false);
         }
-        self.tree.read_leaf(Seek::At(&at), &mut self.front)?;
+        self.read(Seek::At(&at), true)?;
         self.front_at = self.front.end.take();
         Ok(true)
     }
 
     /// Reads the next leaf from the back; `false`: there is none.
     fn read_back(&mut self) -> Result<bool> {
-        let (tree, back) = (self.tree, &mut self.back);
         match std::mem::replace(&mut self.back_at, Before::Nothing) {
-            Before::At(key) => tree.read_leaf(Seek::At(&key), back)?,
+            Before::At(key) => self.read(Seek::At(&key), false)?,
             // No key of the range is below its start.
             Before::Below(key) if key.is_empty() || is_before(&self.start, &key) => {
                 return Ok(false);
             }
-            Before::Below(key) => tree.read_leaf(Seek::Below(&key), back)?,
-            Before::Last => tree.read_leaf(Seek::Last, back)?,
+            Before::Below(key) => self.read(Seek::Below(&key), false)?,
+            Before::Last => self.read(Seek::Last, false)?,
             Before::Nothing => return Ok(false),
         }
         self.back_at = Before::Below(self.back.start.clone());
         Ok(true)
     }
 
+    /// Reads the leaf that is sought from an end, record by record if that can be.
+    fn read(&mut self, seek: Seek<'_>, is_front: bool) -> Result<()> {
+        let (tree, start, end) = (self.tree, &self.start, &self.end);
+        let (leaf, is_inside) = match is_front {
+            true => (&mut self.front, &mut self.is_front_inside),
+            false => (&mut self.back, &mut self.is_back_inside),
+        };
+        if self.moved < MOVES && tree.list_leaf(seek, leaf)? {
+            let is_from_start = !is_before(start, &leaf.start);
+            let is_to_end = match &leaf.end {
+                Some(behind) => !is_behind(end, behind),
+                None => matches!(end, Bound::Unbounded),
+            };
+            let is_parted = match is_front {
+                true => {
+                    *is_inside = is_to_end;
+                    is_from_start || tree.part_listed(leaf, true, |key| is_before(start, key))?
+                }
+                false => {
+                    *is_inside = is_from_start;
+                    is_to_end || tree.part_listed(leaf, false, |key| !is_behind(end, key))?
+                }
+            };
+            if is_parted {
+                return Ok(());
+            }
+        }
+        tree.read_leaf(seek, leaf)?;
+        *is_inside = leaf
+            .ends()
+            .is_some_and(|(least, greatest)| !is_before(start, least) && !is_behind(end, greatest));
+        Ok(())
+    }
+
+    /// Has the leaf of the last key from an end be read anew.
+    #[cold]
+    fn seek_again(&mut self, is_front: bool) {
+        self.note_last(is_front);
+        self.moved += 1;
+        match is_front {
+            true => {
+                self.front.clear();
+                self.front_at = Some(match &self.start {
+                    Bound::Included(key) | Bound::Excluded(key) => key.clone(),
+                    Bound::Unbounded => Vec::new(),
+                });
+            }
+            false => {
+                self.back.clear();
+                self.back_at = match &self.end {
+                    Bound::Included(key) => Before::At(key.clone()),
+                    Bound::Excluded(key) => Before::Below(key.clone()),
+                    Bound::Unbounded => Before::Last,
+                };
+            }
+        }
+    }
+
     /// Leaves out, at one end, what has come from there; the other end is to look again what is
     /// within.
+    #[inline]
     fn note_last(&mut self, is_front: bool) {
-        let (last, leaf, bound) = match is_front {
-            true => (self.front_last.take(), &self.front, &mut self.start),
-            false => (self.back_last.take(), &self.back, &mut self.end),
+        let is_noted = match is_front {
+            true => self.front_last.is_noted,
+            false => self.back_last.is_noted,
         };
-        if let Some(named) = last {
-            leave_out(bound, leaf.key(&named));
-            match is_front {
-                true => self.is_back_inside = false,
-                false => self.is_front_inside = false,
+        if is_noted {
+            self.leave_last_out(is_front);
+        }
+    }
+
+    fn leave_last_out(&mut self, is_front: bool) {
+        match is_front {
+            true => {
+                leave_out(&mut self.start, self.front.key(&self.front_last.come));
+                (self.front_last.is_noted, self.is_back_inside) = (false, false);
+            }
+            false => {
+                leave_out(&mut self.end, self.back.key(&self.back_last.come));
+                (self.back_last.is_noted, self.is_front_inside) = (false, false);
             }
         }
     }
@@ -182,50 +262,58 @@ impl Range<'_, '_> {
     /// Reads the next leaf from an end; `false`: there is none.
     fn read_next(&mut self, is_front: bool) -> Result<bool> {
         self.note_last(is_front);
-        let is_read = match is_front {
-            true => self.read_front()?,
-            false => self.read_back()?,
-        };
-        let leaf = if is_front { &self.front } else { &self.back };
-        let is_inside = leaf.ends().is_some_and(|(least, greatest)| {
-            !is_before(&self.start, least) && !is_behind(&self.end, greatest)
-        });
         match is_front {
-            true => self.is_front_inside = is_inside,
-            false => self.is_back_inside = is_inside,
+            true => self.read_front(),
+            false => self.read_back(),
         }
-        Ok(is_read)
     }
 
-    /// The next one from an end; `None`: that was all.
+    /// The next record of the leaf at an end.
+    #[inline(always)]
+    fn pop<const FRONT: bool>(&mut self) -> Result<Next> {
+        let (leaf, last) = match FRONT {
+            true => (&mut self.front, &mut self.front_last),
+            false => (&mut self.back, &mut self.back_last),
+        };
+        match leaf.listed.is_on {
+            true => self.tree.pop_listed::<FRONT>(leaf, &mut last.come),
+            false => Ok(leaf.pop::<FRONT>(&mut last.come)),
+        }
+    }
+
+    /// Comes to the next one from an end; whether its value is in the leaf's buffer. `None`: that
+    /// was all.
     #[inline]
-    fn step<const FRONT: bool>(&mut self) -> Option<Result<Come>> {
+    fn step<const FRONT: bool>(&mut self) -> Option<Result<bool>> {
         self.note_last(!FRONT);
         loop {
-            let next = match FRONT {
-                true => self.front.pop::<true>(),
-                false => self.back.pop::<false>(),
-            };
-            let Some(named) = next else {
-                match self.read_next(FRONT) {
+            if let Err(error) = self.tree.ground.enter() {
+                return Some(Err(error.into()));
+            }
+            match self.pop::<FRONT>() {
+                Ok(Next::One) => {}
+                Ok(Next::Gone) => continue,
+                Ok(Next::Damaged(offset)) => return Some(corrupt(offset)),
+                Ok(Next::Moved) => {
+                    self.seek_again(FRONT);
+                    continue;
+                }
+                Ok(Next::Over) => match self.read_next(FRONT) {
                     Ok(true) => continue,
                     Ok(false) => return None,
                     Err(error) => {
                         self.is_over = true;
                         return Some(Err(error));
                     }
-                }
-            };
-            if !named.has_key() {
-                let offset = named.slot.place();
-                return Some(corrupt(offset));
+                },
+                Err(error) => return Some(Err(error)),
             }
-            let (leaf, is_inside) = match FRONT {
-                true => (&self.front, self.is_front_inside),
-                false => (&self.back, self.is_back_inside),
+            let (leaf, last, is_inside) = match FRONT {
+                true => (&self.front, &mut self.front_last, self.is_front_inside),
+                false => (&self.back, &mut self.back_last, self.is_back_inside),
             };
             if !is_inside {
-                let key = leaf.key(&named);
+                let key = leaf.key(&last.come);
                 let (before, behind) = (is_before(&self.start, key), is_behind(&self.end, key));
                 if FRONT && behind || !FRONT && before {
                     return None;
@@ -234,22 +322,18 @@ impl Range<'_, '_> {
                     continue;
                 }
             }
-            match self.tree.ground.enter() {
-                Ok(()) => {}
-                Err(error) => return Some(Err(error.into())),
-            }
-            match FRONT {
-                true => self.front_last = Some(named),
-                false => self.back_last = Some(named),
-            }
-            if named.has_value() && self.tree.is_as_read(leaf, &named) {
-                if named.expires.is_some_and(|at| self.tree.is_past(at)) {
+            last.is_noted = true;
+            self.moved = 0;
+            let come = &last.come;
+            let has_value = come.shown.value_len != LONG;
+            if has_value && (leaf.listed.is_on || self.tree.is_as_read(leaf, come)) {
+                if come.shown.expires.is_some_and(|at| self.tree.is_past(at)) {
                     continue;
                 }
-                return Some(Ok((named, true)));
+                return Some(Ok(true));
             }
-            match self.tree.value_of(leaf, &named, &mut self.value) {
-                Ok(Some(())) => return Some(Ok((named, false))),
+            match self.tree.value_of(leaf, come, &mut self.value) {
+                Ok(Some(())) => return Some(Ok(false)),
                 // A key that is gone by now does not come.
                 Ok(None) => {}
                 Err(error) => return Some(Err(error)),
@@ -265,13 +349,16 @@ impl Range<'_, '_> {
         }
         let step = self.step::<FRONT>();
         self.is_over |= step.is_none();
-        let leaf = if FRONT { &self.front } else { &self.back };
-        Some(step?.map(|(named, is_near)| {
+        let (leaf, come) = match FRONT {
+            true => (&self.front, &self.front_last.come),
+            false => (&self.back, &self.back_last.come),
+        };
+        Some(step?.map(|is_near| {
             let value = match is_near {
-                true => leaf.value(&named),
+                true => leaf.value(come),
                 false => &self.value,
             };
-            (leaf.key(&named), value)
+            (leaf.key(come), value)
         }))
     }
 

@@ -224,7 +224,7 @@ impl<'h> Tree<'h> {
         let read = self.read_keys(leaf, common)?;
         let (keys, damaged): (Vec<&Named>, Vec<&Named>) =
             read.entries().partition(|named| named.has_key());
-        let is_ascending = keys.last().is_none_or(|last| key.bytes > read.key(last));
+        let is_ascending = keys.last().is_none_or(|last| key.bytes > read.key_of(last));
         let stay = staying(keys.len(), is_ascending);
         let slots = |named: &[&Named]| named.iter().map(|one| (one.at, one.slot)).collect();
         let damaged: Vec<(u64, Slot)> = slots(&damaged);
@@ -233,7 +233,7 @@ impl<'h> Tree<'h> {
             let offset = damaged.first().map_or(0, |(_, slot)| slot.place());
             return Err(Error::Corrupt { offset });
         };
-        let (below, next) = (read.key(keys[below]), read.key(keys[stay]));
+        let (below, next) = (read.key_of(keys[below]), read.key_of(keys[stay]));
         let fence = match planted!("bug-fence-of-the-lower-key") {
             true => below,
             false => fences::separator(below, next),

@@ -168,6 +168,7 @@ impl<'h, I: Index> Kv<'h, I> {
                     if let Some(offset) = dropped {
                         self.drop_later(offset)?;
                     }
+                    self.search_if_due(bytes);
                     return Ok(true);
                 }
                 Ok(Tried::NoPlace) => self.take(bytes).map(|taken| place = Some(taken)),

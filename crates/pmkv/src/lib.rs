@@ -39,6 +39,7 @@ pub mod protocol;
 mod put_off;
 mod record;
 mod scrub;
+mod search;
 mod session;
 mod settle;
 mod shape;

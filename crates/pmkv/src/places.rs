@@ -40,11 +40,13 @@ use crate::record::{self, Head};
 use crate::slot::{PLACES_END, Slot};
 
 /// A record chunk's first word of this run: its bytes mean something.
-const READY: u64 = 1;
+pub(crate) const READY: u64 = 1;
 /// Its second word: no byte is unknown any more.
-const KNOWN: u64 = 1;
+pub(crate) const KNOWN: u64 = 1;
 /// Its second word: no place was free at the last look, and none was freed since.
-const FULL: u64 = 2;
+pub(crate) const FULL: u64 = 2;
+/// Places that are found out for one that was freed where nobody takes it.
+const FOUND_FOR_LOST: u64 = 4;
 /// Chunks that are given back by one transaction.
 const FREED_AT_ONCE: usize = 256;
 /// Words of a chunk's bytes, at most.
@@ -57,26 +59,30 @@ const SHARES: usize = 8;
 pub(crate) const SHARED_MAX: u64 = RECORD_CLASS_BYTES[RECORD_CLASSES - 1];
 /// Where a place begins in a run of its own.
 const ALONE_OFFSET: u64 = first_record(1);
+/// Where a record chunk's head says how many of its places, the first ones, may ever have been in
+/// use; 0: any.
+const USED_OFFSET: u64 = 24;
 
 /// Record chunks of a class, as a share of this process believes.
 #[derive(Debug, Default)]
-struct Pool {
+pub(crate) struct Pool {
     /// The one from which places are taken; 0: none.
-    chunk: u64,
+    pub chunk: u64,
     /// The word of its bytes that had a free one last.
-    word: u64,
-    /// Others that may have room.
-    rest: VecDeque<u64>,
-    /// Chunks that were made since the last look for room, and those that there were.
-    made: u64,
-    seen: Option<u64>,
-}
-
-impl Pool {
-    /// Whether others may have freed so much that a look is worth its time.
-    fn is_due(&self) -> bool {
-        self.seen.is_none_or(|seen| self.made > seen / 8)
-    }
+    pub word: u64,
+    /// Others that have room, or may have.
+    pub rest: VecDeque<u64>,
+    /// Chunks at which this share has not looked since the last search began, of any class.
+    pub unseen: VecDeque<u64>,
+    /// Those of the class that have places which are not known.
+    pub unknown: VecDeque<u64>,
+    /// The one whose places are being found out, and the next of these.
+    pub finding: Option<(u64, u64)>,
+    /// Chunks that were made since the last search began, and all that there were.
+    pub made: u64,
+    pub seen: Option<u64>,
+    /// The process's [`Pools::freed`] at that time.
+    pub freed: u64,
 }
 
 /// The pools of a process.
@@ -86,6 +92,12 @@ pub(crate) struct Pools {
     /// The chunk from which a place was taken last, for each share and class, above the word of its
     /// byte; 0: none.
     near: Box<[[AtomicU64; RECORD_CLASSES]]>,
+    /// How often a chunk's number of used places was raised.
+    pub(crate) raises: AtomicU64,
+    /// Places that were freed, about.
+    pub(crate) freed: AtomicU64,
+    /// For each class, places that may be found out, since as many were made or lost.
+    pub(crate) credit: [AtomicU64; RECORD_CLASSES],
     pub(crate) held: HeldChunks,
     pub(crate) put_off: PutOff,
 }
@@ -98,6 +110,9 @@ impl Default for Pools {
             near: (0..SHARES)
                 .map(|_| std::array::from_fn(|_| AtomicU64::new(0)))
                 .collect(),
+            raises: AtomicU64::new(0),
+            freed: AtomicU64::new(0),
+            credit: std::array::from_fn(|_| AtomicU64::new(0)),
             held: HeldChunks::default(),
             put_off: PutOff::default(),
         }
@@ -105,7 +120,7 @@ impl Default for Pools {
 }
 
 impl Pools {
-    fn share(&self, thread: u64) -> MutexGuard<'_, [Pool; RECORD_CLASSES]> {
+    pub(crate) fn share(&self, thread: u64) -> MutexGuard<'_, [Pool; RECORD_CLASSES]> {
         // After a panic it is a hint as before.
         let share = self.shares[nth_share(thread)].lock();
         share.unwrap_or_else(PoisonError::into_inner)
@@ -124,7 +139,7 @@ fn nth_share(thread: u64) -> usize {
 
 /// The class of record chunks for so many bytes; [`RECORD_CLASSES`]: a record has its own run.
 #[inline]
-fn class_of(bytes: u64) -> usize {
+pub(crate) fn class_of(bytes: u64) -> usize {
     match bytes {
         ..=64 => 0,
         // The next ones are each 16 bytes more.
@@ -152,12 +167,12 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Places {
     chunk: u64,
-    bytes: u64,
-    places: u64,
+    pub bytes: u64,
+    pub places: u64,
 }
 
 impl Places {
-    fn offset(&self, place: u64) -> u64 {
+    pub fn offset(&self, place: u64) -> u64 {
         self.chunk * CHUNK_BYTES + first_record(self.places) + place * self.bytes
     }
 
@@ -167,12 +182,17 @@ impl Places {
         (start + place / 8 * 8, place % 8 * 8)
     }
 
-    fn is_alone(&self) -> bool {
+    pub fn is_alone(&self) -> bool {
         self.bytes > SHARED_MAX
     }
 
     pub fn chunk(&self) -> u64 {
         self.chunk
+    }
+
+    /// Where the number of its places is that may ever have been in use.
+    pub fn used_at(&self) -> u64 {
+        self.chunk * CHUNK_BYTES + USED_OFFSET
     }
 
     /// The class of its places; [`RECORD_CLASSES`]: a record has the run.
@@ -194,7 +214,7 @@ impl Places {
 
 impl<I: Index> Kv<'_, I> {
     /// The cut of the record chunk in which something is; `None`: it is in none.
-    fn cut(&self, chunk: u64) -> Option<Places> {
+    pub(crate) fn cut(&self, chunk: u64) -> Option<Places> {
         let start = chunk * CHUNK_BYTES;
         if chunk == 0 || !self.ground.has(start, CHUNK_BYTES) {
             return None;
@@ -237,7 +257,7 @@ impl<I: Index> Kv<'_, I> {
         change_byte(self.ground.mem(), cut.byte(place), from, to)
     }
 
-    fn byte(&self, cut: &Places, place: u64) -> u64 {
+    pub(crate) fn byte(&self, cut: &Places, place: u64) -> u64 {
         let (at, shift) = cut.byte(place);
         self.ground.mem().load_cached(at) >> shift & 0xff
     }
@@ -281,10 +301,15 @@ impl<I: Index> Kv<'_, I> {
         let note = self.ground.note(cut.chunk, 0);
         if self.ground.mem().load_cached(note) != READY {
             // Its bytes mean nothing yet: who asks finds no slot that names it.
+            if let Some(credit) = self.pools.credit.get(cut.class()) {
+                credit.fetch_add(FOUND_FOR_LOST, Ordering::Relaxed);
+            }
             return cut.is_alone();
         }
         let byte = self.byte_of_free(cut, instance);
         self.change(cut, place, TAKEN | instance, byte);
+        let freed = self.pools.freed.load(Ordering::Relaxed);
+        self.pools.freed.store(freed + 1, Ordering::Relaxed);
         // The chunk is not given back meanwhile: the slot's chunk is locked.
         self.note_room_at(cut, note + 8);
         cut.is_alone()
@@ -308,32 +333,36 @@ impl<I: Index> Kv<'_, I> {
                 near.store(pool.chunk << NEAR_SHIFT | pool.word, Ordering::Relaxed);
                 return Ok(place);
             }
-            pool.word = 0;
+            (pool.chunk, pool.word) = (0, 0);
             if let Some(next) = pool.rest.pop_front() {
                 pool.chunk = next;
-                self.find_out(next)?;
+                if has_looked {
+                    self.find_out(next)?;
+                }
                 continue;
             }
             if let Some(next) = self.no_more_held(class) {
                 pool.rest.push_back(next);
                 continue;
             }
-            if pool.is_due() {
-                has_looked = true;
-                let (all, room) = self.look_for_room(class)?;
-                (pool.seen, pool.made, pool.rest) = (Some(all), 0, room);
+            if pool.seen.is_none() {
+                pool.chunk = self.look_at_last(pool, class)?;
+                continue;
+            }
+            if self.search_known(pool, class) {
                 continue;
             }
             pool.chunk = match self.make(class) {
                 Ok(chunk) => chunk,
                 Err(_) if !has_looked => {
                     // Others may have freed places.
-                    (pool.chunk, pool.seen) = (0, None);
+                    has_looked = true;
+                    pool.rest = self.look_for_room(class)?;
                     continue;
                 }
                 Err(error) => return Err(self.told_who_reads(error)),
             };
-            pool.made += 1;
+            self.note_made(pool, class);
         }
     }
 
@@ -365,7 +394,9 @@ impl<I: Index> Kv<'_, I> {
                 if word != first {
                     near.store(chunk << NEAR_SHIFT | word, Ordering::Relaxed);
                 }
-                let offset = cut.offset(word * 8 + place);
+                let nth = word * 8 + place;
+                self.note_used(&cut, nth);
+                let offset = cut.offset(nth);
                 return Some(Place { offset, instance });
             }
         }
@@ -374,7 +405,7 @@ impl<I: Index> Kv<'_, I> {
 
     /// The cut of a record chunk, if it is the engine's and of places of so many bytes.
     #[inline]
-    fn cut_of_own(&self, chunk: u64, bytes: u64) -> Option<Places> {
+    pub(crate) fn cut_of_own(&self, chunk: u64, bytes: u64) -> Option<Places> {
         let is_own = self.ground.owned(chunk, self.head) > 0;
         let cut = is_own.then(|| self.cut(chunk)).flatten();
         cut.filter(|cut| cut.bytes == bytes)
@@ -387,6 +418,7 @@ impl<I: Index> Kv<'_, I> {
             let at = cut.byte(first).0;
             let taken = take_free(self.ground.mem(), at, |place| first + place < cut.places);
             if let Some((place, instance)) = taken {
+                self.note_used(cut, first + place);
                 let offset = cut.offset(first + place);
                 return Some(Place { offset, instance });
             }
@@ -411,7 +443,7 @@ impl<I: Index> Kv<'_, I> {
     }
 
     /// The bytes of a new chunk's or a new run's places.
-    fn table(cut: &Places, byte: impl Fn(u64) -> u64) -> Vec<u8> {
+    pub(crate) fn table(cut: &Places, byte: impl Fn(u64) -> u64) -> Vec<u8> {
         let len = first_record(cut.places) - RECORDS_HEAD_BYTES;
         let bytes = (0..len).map(|place| match place < cut.places {
             true => byte(place) as u8,
@@ -424,7 +456,7 @@ impl<I: Index> Kv<'_, I> {
     fn begin(&self, cut: &Places, table: &[u8]) -> Result<()> {
         let mem = self.ground.mem();
         let mut head = [0; RECORDS_HEAD_BYTES as usize];
-        let words = [RECORDS_MAGIC, cut.bytes, cut.places];
+        let words = [RECORDS_MAGIC, cut.bytes, cut.places, 1];
         for (to, word) in head.chunks_mut(8).zip(words) {
             to.copy_from_slice(&word.to_le_bytes());
         }
@@ -612,25 +644,23 @@ impl<I: Index> Kv<'_, I> {
         Ok(bytes)
     }
 
-    /// Looks for record chunks of a class with room; answers how many of the class there are, and
-    /// those. Runs of records that nobody names are freed.
-    fn look_for_room(&self, class: usize) -> Result<(u64, VecDeque<u64>)> {
-        let mem = self.ground.mem();
-        let (mut all, mut room) = (0, VecDeque::new());
+    /// Looks for record chunks of a class with room, in the whole heap. Runs of records that nobody
+    /// names are freed.
+    fn look_for_room(&self, class: usize) -> Result<VecDeque<u64>> {
+        let (mem, mut room) = (self.ground.mem(), VecDeque::new());
         for (chunk, _) in self.ground.runs_of(self.head) {
             let Some(cut) = self.cut(chunk) else {
                 continue;
             };
             if cut.is_alone() {
                 self.drop_alone(cut.offset(0))?;
-            } else if cut.bytes == RECORD_CLASS_BYTES[class] {
-                all += 1;
-                if mem.load_cached(self.ground.note(chunk, 1)) & FULL == 0 {
-                    room.push_back(chunk);
-                }
+            } else if cut.bytes == RECORD_CLASS_BYTES[class]
+                && mem.load_cached(self.ground.note(chunk, 1)) & FULL == 0
+            {
+                room.push_back(chunk);
             }
         }
-        Ok((all, room))
+        Ok(room)
     }
 
     /// Has all bytes of a record chunk mean something; nothing is locked.
@@ -645,14 +675,8 @@ impl<I: Index> Kv<'_, I> {
             return Ok(());
         }
         let locked = self.ground.lock(chunk);
-        if !self.is_cut_so(&cut) {
+        if !self.make_ready(&cut)? {
             return Ok(());
-        }
-        if mem.load_cached(note) != READY {
-            let table = Self::table(&cut, |_| 0);
-            mem.write_nt(chunk * CHUNK_BYTES + RECORDS_HEAD_BYTES, &table)?;
-            mem.fence();
-            mem.store(note, READY);
         }
         let mut rest = false;
         for place in 0..cut.places {
@@ -675,7 +699,7 @@ impl<I: Index> Kv<'_, I> {
     }
 
     /// Finds out about one place by its record; `false`: there is none whose key can be trusted.
-    fn find_out_place(&self, cut: &Places, place: u64) -> Result<bool> {
+    pub(crate) fn find_out_place(&self, cut: &Places, place: u64) -> Result<bool> {
         let offset = cut.offset(place);
         let head = record::head_at(self.ground, offset).filter(|head| head.bytes() <= cut.bytes);
         let Some(head) = head else {

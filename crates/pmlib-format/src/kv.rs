@@ -40,7 +40,8 @@
 //! the head's offset and the length. The word of the shape in a tree's head has a group's leaves in
 //! place of stash lines.
 //!
-//! A **record chunk** has a line: [`RECORDS_MAGIC`], bytes of a place, places. A byte of each place
+//! A **record chunk** has a line: [`RECORDS_MAGIC`], bytes of a place, places, and how many of
+//! these, the first ones, puts that have returned may ever have used (0: any). A byte of each place
 //! follows, which means nothing in a later run, then the places, from a line's start on.
 //!
 //! The **journal** is a run with a line: [`JOURNAL_MAGIC`], the number of the last batch that is

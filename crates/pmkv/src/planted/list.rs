@@ -95,4 +95,6 @@ pmem::bugs! {
         "a walk believes the order that a leaf had before its slots changed";
     "bug-moved-keys-missed",
         "a walk does not ask whether keys of its leaf have moved since it came there";
+    "bug-record-behind-used-places",
+        "a place behind the used ones is free though a put cut short has its record there";
 }

@@ -59,9 +59,10 @@ const SHARES: usize = 8;
 pub(crate) const SHARED_MAX: u64 = RECORD_CLASS_BYTES[RECORD_CLASSES - 1];
 /// Where a place begins in a run of its own.
 const ALONE_OFFSET: u64 = first_record(1);
-/// Where a record chunk's head says how many of its places, the first ones, may ever have been in
-/// use; 0: any.
-const USED_OFFSET: u64 = 24;
+/// Where a record chunk's head says how many places it has, and, above that, how many of them, the
+/// first ones, may ever have been in use; 0: any.
+const PLACES_OFFSET: u64 = 16;
+pub(crate) const USED_SHIFT: u32 = 32;
 
 /// Record chunks of a class, as a share of this process believes.
 #[derive(Debug, Default)]
@@ -190,9 +191,9 @@ impl Places {
         self.chunk
     }
 
-    /// Where the number of its places is that may ever have been in use.
+    /// Where the number of its places is, with that of those that may ever have been in use.
     pub fn used_at(&self) -> u64 {
-        self.chunk * CHUNK_BYTES + USED_OFFSET
+        self.chunk * CHUNK_BYTES + PLACES_OFFSET
     }
 
     /// The class of its places; [`RECORD_CLASSES`]: a record has the run.
@@ -219,7 +220,8 @@ impl<I: Index> Kv<'_, I> {
         if chunk == 0 || !self.ground.has(start, CHUNK_BYTES) {
             return None;
         }
-        let [magic, bytes, places] = self.ground.mem().read(start);
+        let [magic, bytes, counts] = self.ground.mem().read(start);
+        let places = counts & ((1 << USED_SHIFT) - 1);
         let is_cut = magic == RECORDS_MAGIC
             && bytes > 0
             && bytes.is_multiple_of(PLACE_BYTES)
@@ -456,7 +458,7 @@ impl<I: Index> Kv<'_, I> {
     fn begin(&self, cut: &Places, table: &[u8]) -> Result<()> {
         let mem = self.ground.mem();
         let mut head = [0; RECORDS_HEAD_BYTES as usize];
-        let words = [RECORDS_MAGIC, cut.bytes, cut.places, 1];
+        let words = [RECORDS_MAGIC, cut.bytes, cut.places | 1 << USED_SHIFT];
         for (to, word) in head.chunks_mut(8).zip(words) {
             to.copy_from_slice(&word.to_le_bytes());
         }

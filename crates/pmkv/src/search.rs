@@ -16,7 +16,7 @@ use pmlib_format::kv::{RECORD_CLASS_BYTES, RECORDS_HEAD_BYTES};
 use crate::engine::Index;
 use crate::error::Result;
 use crate::kv::Kv;
-use crate::places::{FULL, KNOWN, Places, Pool, READY, class_of};
+use crate::places::{FULL, KNOWN, Places, Pool, READY, USED_SHIFT, class_of};
 use crate::protocol::FREE;
 use crate::record::{self, Head};
 
@@ -47,7 +47,7 @@ impl<I: Index> Kv<'_, I> {
             let Some(cut) = self.cut_of_own(last, RECORD_CLASS_BYTES[class]) else {
                 continue;
             };
-            let used = self.ground.mem().load(cut.used_at());
+            let used = self.ground.mem().load(cut.used_at()) >> USED_SHIFT;
             if used != 0 && used < cut.places {
                 let _locked = self.ground.lock(last);
                 if self.make_ready(&cut)? {
@@ -203,7 +203,7 @@ impl<I: Index> Kv<'_, I> {
             return Ok(true);
         }
         let mut table = Self::table(cut, |_| 0);
-        let used = match mem.load(cut.used_at()) {
+        let used = match mem.load(cut.used_at()) >> USED_SHIFT {
             0 => cut.places,
             used => used,
         };
@@ -238,7 +238,7 @@ impl<I: Index> Kv<'_, I> {
     /// Notes that a place of a chunk is in use, durably before any slot that names it is.
     #[inline]
     pub(crate) fn note_used(&self, cut: &Places, place: u64) {
-        let used = self.ground.mem().load_cached(cut.used_at());
+        let used = self.ground.mem().load_cached(cut.used_at()) >> USED_SHIFT;
         if used != 0 && place >= used {
             self.raise_used(cut, place);
         }
@@ -250,11 +250,11 @@ impl<I: Index> Kv<'_, I> {
         let step = self.pools.raises.fetch_add(1, Ordering::Relaxed);
         let wanted = (place + 1 + step.min(USED_STEP)).min(cut.places);
         let (mem, at) = (self.ground.mem(), cut.used_at());
-        let mut used = mem.load_cached(at);
-        while used < wanted {
-            match mem.cas(at, used, wanted) {
+        let mut word = mem.load_cached(at);
+        while word >> USED_SHIFT < wanted {
+            match mem.cas(at, word, cut.places | wanted << USED_SHIFT) {
                 Ok(_) => break,
-                Err(found) => used = found,
+                Err(found) => word = found,
             }
         }
         mem.flush(at, 8);

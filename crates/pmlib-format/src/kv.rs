@@ -40,9 +40,10 @@
 //! the head's offset and the length. The word of the shape in a tree's head has a group's leaves in
 //! place of stash lines.
 //!
-//! A **record chunk** has a line: [`RECORDS_MAGIC`], bytes of a place, places, and how many of
-//! these, the first ones, puts that have returned may ever have used (0: any). A byte of each place
-//! follows, which means nothing in a later run, then the places, from a line's start on.
+//! A **record chunk** has a line: [`RECORDS_MAGIC`], bytes of a place, and a word of places (lower
+//! half) and how many of these, the first ones, puts that have returned may ever have used (upper
+//! half; 0: any). A byte of each place follows, which means nothing in a later run, then the places,
+//! from a line's start on.
 //!
 //! The **journal** is a run with a line: [`JOURNAL_MAGIC`], the number of the last batch that is
 //! over (48 bits) with a check (16), the same again. A record follows: check (XXH3-64 of all that
@@ -71,7 +72,7 @@ pub struct KvHeadRaw {
 }
 
 /// Version of the engines' bytes.
-pub const KV_VERSION: u64 = 2;
+pub const KV_VERSION: u64 = 3;
 /// Kind of an engine: hash.
 pub const KIND_HASH: u64 = 1;
 /// Kind of an engine: tree.

@@ -158,8 +158,8 @@ impl<'h> Ground<'h> {
     pub fn runs_of(self, by: u64) -> Vec<(u64, u64)> {
         let mut runs = Vec::new();
         let _ = self.core.find_spans();
-        self.core.walk(|chunk, entry| {
-            if entry.kind == KIND_RUN && self.owned(chunk, by) > 0 {
+        self.core.walk_owners(|chunk, entry, owner| {
+            if entry.kind == KIND_RUN && owner == by {
                 runs.push((chunk, entry.chunks));
             }
         });

@@ -668,11 +668,18 @@ impl Core {
 
     /// Shows each chunk that is no part of the heap's own and belongs to no earlier one.
     pub fn walk(&self, mut show: impl FnMut(u64, Entry)) {
+        self.walk_owners(|chunk, entry, _| show(chunk, entry));
+    }
+
+    /// The same with the second words of the entries.
+    #[inline]
+    pub fn walk_owners(&self, mut show: impl FnMut(u64, Entry, u64)) {
         for span in self.spans.iter() {
             let (mut chunk, end) = (span.first + span.meta_chunks, span.first + span.chunks);
             while chunk < end {
-                let entry = Entry::of(self.mem.load(span.entry(chunk)));
-                show(chunk, entry);
+                let [word, owner] = self.mem.read(span.entry(chunk));
+                let entry = Entry::of(word);
+                show(chunk, entry, owner);
                 chunk += entry.extent();
             }
         }

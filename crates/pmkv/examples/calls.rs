@@ -1,6 +1,6 @@
 //! Calls of one kind in a row, for a count of instructions: `tests/kv-cost.sh` runs it.
 //!
-//! `calls OPERATION COUNT`; the operations are those of the match below, of a hash; `tree-` before
+//! `calls OPERATION COUNT [BYTES]`, with values of 64 bytes if nothing else is said; the operations are those of the match below, of a hash; `tree-` before
 //! one has it be a tree's.
 
 use pmkv::{Hash, Tree};
@@ -8,6 +8,9 @@ use pmlib::{Heap, Options};
 
 /// Keys that are there.
 const KEYS: u64 = 20_000;
+/// Bytes of values of which there are fewer, and how many there are.
+const LONG: usize = 1024;
+const FEW: u64 = 1000;
 
 fn key(nth: u64) -> [u8; 16] {
     let mut key = [7; 16];
@@ -17,18 +20,21 @@ fn key(nth: u64) -> [u8; 16] {
 
 /// Fills an engine, does the calls, and answers it; a macro, so that both are called directly.
 macro_rules! calls {
-    ($kind:ident, $heap:expr, $operation:expr, $count:expr) => {{
+    ($kind:ident, $heap:expr, $operation:expr, $count:expr, ($keys:expr, $bytes:expr)) => {{
+        let keys = $keys;
         let kv = $kind::open($heap, "kv")?;
-        for nth in 0..KEYS {
-            kv.put(&key(nth), &[1; 64])?;
+        let (first, second) = (vec![1; $bytes], vec![2; $bytes]);
+        for nth in 0..keys {
+            kv.put(&key(nth), &first)?;
         }
-        let mut value = Vec::with_capacity(64);
-        for nth in 0..$count.min(KEYS) {
+        let mut value = Vec::with_capacity($bytes);
+        for nth in 0..$count.min(keys) {
             match $operation {
-                "put-new" => kv.put(&key(KEYS + nth), &[2; 64])?,
-                "put-over" => kv.put(&key(nth), &[2; 64])?,
+                "put-new" => kv.put(&key(keys + nth), &second)?,
+                "put-over" => kv.put(&key(nth), &second)?,
+                "pin" => assert!(kv.reader()?.get(&key(nth))?.is_some()),
                 "get" => assert!(kv.get_into(&key(nth), &mut value)?),
-                "get-missing" => assert!(!kv.get_into(&key(KEYS + nth), &mut value)?),
+                "get-missing" => assert!(!kv.get_into(&key(keys + nth), &mut value)?),
                 "delete" => assert!(kv.delete(&key(nth))?),
                 _ => {}
             }
@@ -41,20 +47,24 @@ fn main() -> Result<(), pmkv::Error> {
     let mut arguments = std::env::args().skip(1);
     let operation = arguments.next().unwrap_or_default();
     let count: u64 = arguments.next().map_or(0, |text| text.parse().unwrap_or(0));
+    let bytes: usize = arguments
+        .next()
+        .map_or(64, |text| text.parse().unwrap_or(64));
+    let keys = if bytes > LONG { FEW } else { KEYS };
     let options = Options {
         seed: 7,
         ..Options::default()
     };
-    let heap = Heap::private(64 << 20, &options)?;
+    let heap = Heap::private((64 << 20) + keys * 2 * bytes as u64, &options)?;
     match operation.strip_prefix("tree-") {
         None => {
-            calls!(Hash, &heap, operation.as_str(), count);
+            calls!(Hash, &heap, operation.as_str(), count, (keys, bytes));
         }
         Some(operation) => {
-            let tree = calls!(Tree, &heap, operation, count);
+            let tree = calls!(Tree, &heap, operation, count, (keys, bytes));
             if operation == "scan-100" {
                 for nth in 0..count {
-                    let mut entries = tree.range(key(nth * 97 % KEYS)..);
+                    let mut entries = tree.range(key(nth * 97 % keys)..);
                     let mut all = 0;
                     while all < 100
                         && let Some(entry) = entries.next_ref()

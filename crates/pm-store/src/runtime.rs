@@ -108,17 +108,17 @@ impl<'a> Runtime<'a> {
 
     /// Adds to some of the `WORDS` totals that begin at `off`. `counts` gives the index and the
     /// amount of each; `alone` says that no other thread adds to them. The recorder does not see
-    /// totals, so no decision may depend on one.
+    /// totals, so no decision may depend on one. Returns the last of the words if `LOOKS`, else 0.
     #[inline(always)]
-    pub fn count<const WORDS: usize, const N: usize>(
+    pub fn count<const WORDS: usize, const LOOKS: bool, const N: usize>(
         &self,
         off: u64,
         counts: [(usize, u64); N],
         alone: bool,
-    ) {
+    ) -> u64 {
         self.check(off, 8 * WORDS as u64);
         let _window = self.mem.window();
-        self.mem.count::<WORDS, N>(off, counts, alone);
+        self.mem.count::<WORDS, LOOKS, N>(off, counts, alone)
     }
 
     /// Zeros `len` bytes, for the first opener, which has the pool to itself.

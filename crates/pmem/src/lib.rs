@@ -43,6 +43,7 @@ pub use mapping::view;
 pub use processes::counters;
 pub use processes::death;
 pub use processes::life;
+pub use processes::published;
 pub use processes::request;
 pub use processes::slots;
 #[cfg(feature = "started")]

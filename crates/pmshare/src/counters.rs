@@ -96,6 +96,9 @@ pub enum Total {
     Recoveries = 9,
 }
 
+/// Words from the first total of a slot to that which tells whether a monitor asks.
+const TO_ASKED: usize = ((SlotRaw::sessions.offset() - SlotRaw::reads.offset()) / 8 + 1) as usize;
+
 /// Reads that are counted in this process before the pool's counters are updated, where a store to
 /// the pool needs a window.
 const READS_KEPT: u64 = 64;
@@ -144,6 +147,7 @@ impl<S: Shared> Share<S> {
         } else {
             self.counting.read_bytes.fetch_add(more, Ordering::Relaxed);
         }
+        self.publish_correction(more);
     }
 
     /// Adds to a total.
@@ -156,30 +160,63 @@ impl<S: Shared> Share<S> {
     fn count_all<const N: usize>(&self, counts: [(Total, u64); N]) {
         // Otherwise the slot may belong to another process by now.
         if self.alive().is_ok() {
-            self.count_alive(counts);
+            self.count_alive::<false, N>(counts);
         }
     }
 
     /// Counts as [`Share::count_all`] does, in a call that has just checked that the process is
-    /// attached.
+    /// attached. Returns until when a monitor asks, if `LOOKS`, else 0.
     #[inline(always)]
-    fn count_alive<const N: usize>(&self, counts: [(Total, u64); N]) {
+    fn count_alive<const LOOKS: bool, const N: usize>(&self, counts: [(Total, u64); N]) -> u64 {
         let counters = SlotRaw::reads.of(self.layout().slot(self.holder().slot));
         let counts = counts.map(|(total, more)| (total as usize, more));
         let alone = self.counting.is_mine();
         let runtime = self.runtime();
-        runtime.count::<{ Totals::WORDS }, N>(counters, counts, alone);
+        match LOOKS && S::PUBLISHES {
+            true => runtime.count::<TO_ASKED, true, N>(counters, counts, alone),
+            false => runtime.count::<{ Totals::WORDS }, false, N>(counters, counts, alone),
+        }
+    }
+
+    /// Counts a call that reads no content.
+    #[inline(always)]
+    pub fn count_look(&self, worked: bool) {
+        match worked && self.mem().protection() == Protection::None {
+            true => _ = self.count_alive::<false, 2>([(Total::Reads, 1), (Total::ReadBytes, 0)]),
+            false => self.keep_read(worked.then_some(0)),
+        }
     }
 
     /// Counts a call that reads, and the bytes read; `None` if it failed.
     #[inline(always)]
     pub fn count_read(&self, bytes: Option<u64>) {
+        if let Some(bytes) = bytes
+            && self.mem().protection() == Protection::None
+        {
+            let counts = [(Total::Reads, 1), (Total::ReadBytes, bytes)];
+            let asked = self.count_alive::<true, 2>(counts);
+            if asked != 0 {
+                self.publish_read(asked, bytes);
+            }
+            return;
+        }
+        self.keep_read(bytes);
+        if let Some(bytes) = bytes
+            && S::PUBLISHES
+        {
+            let asked = self.asked();
+            if asked != 0 {
+                self.publish_read(asked, bytes);
+            }
+        }
+    }
+
+    /// Counts a read without a store to the pool.
+    #[inline(always)]
+    fn keep_read(&self, bytes: Option<u64>) {
         let Some(bytes) = bytes else {
             return self.count_reads(1, 0);
         };
-        if self.mem().protection() == Protection::None {
-            return self.count_alive([(Total::Reads, 1), (Total::ReadBytes, bytes)]);
-        }
         let Counting {
             reads, read_bytes, ..
         } = &self.counting;
@@ -207,14 +244,21 @@ impl<S: Shared> Share<S> {
     /// Counts a call that changes something, with the requests to the medium since `before`.
     #[inline]
     pub fn count_change(&self, before: &Counters, written: u64) {
+        // Otherwise the slot may belong to another process by now.
+        if self.alive().is_err() {
+            return;
+        }
         let spent = counters::snapshot() - *before;
-        self.count_all([
+        let asked = self.count_alive::<true, 5>([
             (Total::Changes, 1),
             (Total::Barriers, spent.fences),
             (Total::FlushedLines, spent.lines_flushed),
             (Total::LoggedBytes, spent.logged_bytes),
             (Total::WrittenBytes, written),
         ]);
+        if asked != 0 {
+            self.publish_change(asked, &spent, written);
+        }
     }
 
     /// Counts a wait.

@@ -1,6 +1,8 @@
 //! Counts that a process has not added to the pool's counters yet.
 
 use crate::holder::thread_tag;
+use pmem::published::Page;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The counts of this process.
@@ -11,6 +13,8 @@ pub struct Counting {
     /// Calls that read and are not added yet, and their bytes.
     pub(crate) reads: AtomicU64,
     pub(crate) read_bytes: AtomicU64,
+    /// The counts by thread, once a monitor has asked; `None` without memory for them.
+    pub(crate) page: OnceLock<Option<Page>>,
 }
 
 impl Counting {
@@ -23,6 +27,9 @@ impl Counting {
     /// Resets the counting in a child, whose thread has another tag than the parent's.
     pub fn begin_anew(&self) {
         self.alone.store(0, Ordering::Relaxed);
+        if let Some(Some(page)) = self.page.get() {
+            page.leave_parents();
+        }
     }
 
     /// Returns whether this thread counts by plain stores.

@@ -55,6 +55,9 @@ pub trait Shared: Send + Sync + 'static {
     const PROGRAM: &'static str;
     /// The name of such memory in messages.
     const KIND: &'static str;
+    /// A slot's last two words tell until when a monitor asks for counts of calls by thread, and
+    /// the calls look at them. Otherwise the words are the heap's own.
+    const PUBLISHES: bool = false;
 
     /// The mapping.
     fn mem(&self) -> &Pmem;

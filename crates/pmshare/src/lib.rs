@@ -28,6 +28,7 @@ pub mod member;
 mod others;
 pub mod owner;
 pub mod patrol;
+mod publish;
 pub mod rescue;
 pub mod slot;
 mod threads;

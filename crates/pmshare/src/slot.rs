@@ -97,7 +97,7 @@ impl<S: Shared> Share<S> {
                 asked.device.map_or(0, |modules| modules.packed()),
             ],
         );
-        runtime.write(SlotRaw::sessions.of(off), &[0; 2]);
+        runtime.write(SlotRaw::sessions.of(off), &[Self::asked_at_start(), 0]);
         // This precedes the mark, which no process may overlook.
         self.reach_slot(holder.slot);
         runtime.store(SlotRaw::state.of(off), SLOT_LIVE);

@@ -59,6 +59,7 @@ impl Shared for Store {
 
     const PROGRAM: &'static str = "pmfs";
     const KIND: &'static str = "pool";
+    const PUBLISHES: bool = true;
 
     #[inline(always)]
     fn mem(&self) -> &Pmem {

@@ -76,15 +76,18 @@ impl Pmem {
     /// Adds to some of the `WORDS` statistics that begin at `off` (8-aligned). `counts` gives the
     /// index and the amount of each; `alone` says that no other thread or process adds to them. The
     /// order is Relaxed, and the stores are not recorded, so no decision may depend on them.
+    ///
+    /// Returns the last of the words if `LOOKS`, which costs one load here, since the range is
+    /// checked already; else 0.
     #[inline(always)]
-    pub fn count<const WORDS: usize, const N: usize>(
+    pub fn count<const WORDS: usize, const LOOKS: bool, const N: usize>(
         &self,
         off: u64,
         counts: [(usize, u64); N],
         alone: bool,
-    ) {
+    ) -> u64 {
         if crate::RECORDING {
-            return;
+            return 0;
         }
         let first = self.word_range(off, WORDS);
         for (word, more) in counts {
@@ -100,6 +103,11 @@ impl Pmem {
                 word.fetch_add(more, Ordering::Relaxed);
             }
         }
+        if !LOOKS {
+            return 0;
+        }
+        // SAFETY: the last of the words that were checked; else as in `load_cached`.
+        unsafe { AtomicU64::from_ptr(first.add(WORDS - 1)) }.load(Ordering::Relaxed)
     }
 
     /// Stores `words` from `off` on (8-aligned) by cached movs in address order.

@@ -5,6 +5,7 @@ pub mod counters;
 pub mod death;
 pub(crate) mod futex;
 pub mod life;
+pub mod published;
 pub mod request;
 pub mod slots;
 #[cfg(feature = "started")]

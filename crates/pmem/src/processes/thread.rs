@@ -51,6 +51,9 @@ pub struct Thread {
     pub redo_ranges: [Cell<u64>; 6],
     /// Words of the face that runs in this process.
     pub face: [Cell<u64>; 12],
+    /// The line where this thread's calls are published ([`crate::published`]), or the caller for
+    /// whom it works.
+    pub(crate) line: Cell<u64>,
 }
 
 impl Thread {

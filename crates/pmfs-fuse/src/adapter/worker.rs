@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use pmem::published;
 use pmfs::{Error, PagesInTheWay};
 use rustix::io::Errno;
 use zerocopy::FromBytes;
@@ -172,6 +173,7 @@ impl Crew {
             return self.interrupt(body);
         }
         self.in_hand[seat].store(header.unique, Ordering::SeqCst);
+        published::for_caller(header.pid);
         let mut outcome = self.outcome(from, opcode, &header, body, reply);
         if opcode == Opcode::Setlkw && outcome == Err(Errno::AGAIN) {
             outcome = match self.wait(from, header, body) {

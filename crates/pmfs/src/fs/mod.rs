@@ -220,7 +220,7 @@ impl Fs {
     pub fn read_call<T>(&self, call: impl FnOnce(&Pool) -> Result<T>) -> Result<T> {
         let pool = self.pool();
         let answer = call(pool);
-        pool.count_read(answer.is_ok().then_some(0));
+        pool.count_look(answer.is_ok());
         answer
     }
 

@@ -1,0 +1,298 @@
+//! The owner's side of published counts.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{BUSY, BYTES, CALLER, Counts, LINES, MAGIC, NAME, NUMBER, OTHERS, WORDS, header, word};
+use crate::address_space::Mapping;
+use crate::processes::slots;
+use crate::processes::thread;
+
+/// The state of [`Page::number`] in which nothing is published.
+const OFF: u64 = 0;
+/// The state in which a thread begins or ends publishing.
+const CHANGING: u64 = 1;
+/// Set in [`thread::Thread::line`] if it is a caller's number.
+const FOREIGN: u64 = 1 << 63;
+/// Bits of a line's index in [`thread::Thread::line`], below the page's number.
+const INDEX_BITS: u32 = 16;
+/// Lines of threads that have ended are looked for this often, once there are no others.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Pages that this process has published, plus the two states.
+static PAGES: AtomicU64 = AtomicU64::new(CHANGING);
+
+/// Says for whom this thread works from now on: the thread of this number, of which a mount has
+/// got a request. Calls of this thread are then published as those of that one. 0 is a request of
+/// the kernel's own.
+#[inline]
+pub fn for_caller(number: u32) {
+    thread::with(|thread| thread.line.set(FOREIGN | u64::from(number)));
+}
+
+/// Counts of one pool's calls, in memory that stays at its place: a thread that is late stores to
+/// what is there instead of the file.
+#[derive(Debug)]
+pub struct Page {
+    memory: Mapping,
+    /// Names what is published in [`thread::Thread::line`]: [`OFF`], [`CHANGING`], or more.
+    number: AtomicU64,
+    file: Mutex<Option<OwnedFd>>,
+    swept: Mutex<Option<Instant>>,
+}
+
+impl Page {
+    /// A page that publishes nothing yet.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new() -> io::Result<Page> {
+        Ok(Page {
+            memory: Mapping::new(None, BYTES, 0, READ_WRITE, NOWHERE)?,
+            number: AtomicU64::new(OFF),
+            file: Mutex::new(None),
+            swept: Mutex::new(None),
+        })
+    }
+
+    /// Returns whether counts are published.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.number.load(Ordering::Acquire) > CHANGING
+    }
+
+    /// Begins to publish, from zero. `pool` is the device and inode of the pool's file. Returns
+    /// once some thread has done it.
+    ///
+    /// # Errors
+    /// The kernel gives no memory or no descriptor.
+    pub fn begin(&self, pool: (u64, u64)) -> io::Result<()> {
+        while let Err(found) = self.change(OFF) {
+            if found > CHANGING {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+        let made = self.put_file(pool);
+        let next = match &made {
+            Ok(()) => PAGES.fetch_add(1, Ordering::Relaxed) + 1,
+            Err(_) => OFF,
+        };
+        self.number.store(next, Ordering::Release);
+        made
+    }
+
+    /// Ends publishing. The file is gone unless a monitor has it open.
+    pub fn end(&self) {
+        let number = self.number.load(Ordering::Acquire);
+        if number > CHANGING && self.change(number).is_ok() {
+            self.forget();
+        }
+    }
+
+    /// Leaves the parent's file, in a forked child. It has one thread, and whatever others were
+    /// about to do in the parent is not done here.
+    pub fn leave_parents(&self) {
+        self.forget();
+    }
+
+    fn change(&self, from: u64) -> Result<u64, u64> {
+        let (acquire, relaxed) = (Ordering::AcqRel, Ordering::Acquire);
+        self.number
+            .compare_exchange(from, CHANGING, acquire, relaxed)
+    }
+
+    fn forget(&self) {
+        // Memory that cannot be had leaves the file mapped: as wrong as before, and no worse.
+        let _ = self.memory.put(None, 0..BYTES, READ_WRITE, NOWHERE);
+        // A thread that held this in the parent is not there in the child, but it held it for no
+        // more than the store of a number: the parent's file then stays open until exec or exit.
+        if let Ok(mut file) = self.file.try_lock() {
+            *file = None;
+        }
+        self.number.store(OFF, Ordering::Release);
+    }
+
+    fn put_file(&self, (device, inode): (u64, u64)) -> io::Result<()> {
+        let file = sealed()?;
+        let flags = libc::MAP_SHARED;
+        let put = self
+            .memory
+            .put(Some(file.as_fd()), 0..BYTES, READ_WRITE, flags);
+        if let Err(error) = put {
+            // The addresses are reserved and can't be accessed: late threads would fault.
+            self.memory.put(None, 0..BYTES, READ_WRITE, NOWHERE)?;
+            return Err(error);
+        }
+        self.word(0, header::PID)
+            .store(std::process::id().into(), Ordering::Relaxed);
+        self.word(0, header::POOL_DEV)
+            .store(device, Ordering::Relaxed);
+        self.word(0, header::POOL_INO)
+            .store(inode, Ordering::Relaxed);
+        self.word(OTHERS, word::NAME)
+            .store(CALLER, Ordering::Relaxed);
+        self.word(0, header::MAGIC).store(MAGIC, Ordering::Release);
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+        Ok(())
+    }
+
+    #[inline]
+    fn word(&self, line: usize, word: usize) -> &AtomicU64 {
+        assert!(line < LINES && word < WORDS);
+        let at = self.memory.base().cast::<u64>();
+        // SAFETY: inside of the mapping, which is `BYTES` long, aligned, and stays mapped as long
+        // as `self`; the file's length is sealed. Words of it are only accessed as atomic ones.
+        unsafe { AtomicU64::from_ptr(at.add(line * WORDS + word)) }
+    }
+
+    /// Adds counts to the line of this thread, whose tag is given, or to that of its caller.
+    pub fn add(&self, tag: u64, counts: Counts) {
+        let number = self.number.load(Ordering::Acquire);
+        if number <= CHANGING {
+            return;
+        }
+        let known = thread::with(|thread| thread.line.get());
+        let index_mask = (1 << INDEX_BITS) - 1;
+        let (line, alone) = if known & FOREIGN != 0 {
+            let caller = known & NUMBER;
+            (self.find(CALLER | caller), false)
+        } else if known >> INDEX_BITS == number {
+            let line = (known & index_mask) as usize;
+            (line, line != OTHERS)
+        } else {
+            let line = self.find(tag);
+            thread::with(|thread| thread.line.set(number << INDEX_BITS | line as u64));
+            (line, line != OTHERS)
+        };
+        for (place, more) in counts.words().into_iter().enumerate() {
+            let word = self.word(line, word::COUNTS + place);
+            if more == 0 {
+                continue;
+            }
+            if alone {
+                let sum = word.load(Ordering::Relaxed).wrapping_add(more);
+                word.store(sum, Ordering::Relaxed);
+            } else {
+                word.fetch_add(more, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The line of this name, which is claimed if there was none; [`OTHERS`] if all are taken.
+    fn find(&self, name: u64) -> usize {
+        if name & NUMBER == 0 {
+            return OTHERS;
+        }
+        let found = self.claim(name);
+        match found.is_none() && self.sweep() {
+            true => self.claim(name),
+            false => found,
+        }
+        .unwrap_or(OTHERS)
+    }
+
+    /// After a sweep a search may end at a line that was made free before the one with this name,
+    /// which then has two: readers add them up.
+    fn claim(&self, name: u64) -> Option<usize> {
+        let first = OTHERS + 1;
+        let begin = (name & NUMBER) as usize;
+        for step in 0..LINES - first {
+            let line = first + (begin + step) % (LINES - first);
+            let at = self.word(line, word::NAME);
+            let found = match at.load(Ordering::Acquire) {
+                0 => at.compare_exchange(0, name, Ordering::AcqRel, Ordering::Acquire),
+                other => Err(other),
+            };
+            match found {
+                Ok(_) => {
+                    let start = start_of(name).unwrap_or(0);
+                    self.word(line, word::START).store(start, Ordering::Release);
+                    return Some(line);
+                }
+                Err(other) if other == name => return Some(line),
+                Err(_) => {}
+            }
+        }
+        None
+    }
+
+    /// Empties the lines of threads that have ended into the line of the others; `true` if there
+    /// is a free one.
+    #[cold]
+    fn sweep(&self) -> bool {
+        let Ok(mut swept) = self.swept.try_lock() else {
+            return false;
+        };
+        if swept.is_some_and(|at| at.elapsed() < SWEEP_EVERY) {
+            return false;
+        }
+        let mut emptied = false;
+        let sequence = self.word(0, header::SEQUENCE);
+        for line in OTHERS + 1..LINES {
+            let at = self.word(line, word::NAME);
+            let name = at.load(Ordering::Acquire);
+            let start = self.word(line, word::START).load(Ordering::Acquire);
+            if name == BUSY || start == 0 || start_of(name) == Some(start) {
+                continue;
+            }
+            sequence.fetch_add(1, Ordering::SeqCst);
+            at.store(BUSY, Ordering::SeqCst);
+            for place in word::COUNTS..WORDS {
+                let moved = self.word(line, place).swap(0, Ordering::SeqCst);
+                self.word(OTHERS, place).fetch_add(moved, Ordering::SeqCst);
+            }
+            self.word(line, word::START).store(0, Ordering::SeqCst);
+            at.store(0, Ordering::SeqCst);
+            sequence.fetch_add(1, Ordering::SeqCst);
+            emptied = true;
+        }
+        *swept = Some(Instant::now());
+        emptied
+    }
+}
+
+const READ_WRITE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+/// Flags of memory that nobody else sees.
+const NOWHERE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+
+/// A file of [`BYTES`] zeros whose length is sealed.
+fn sealed() -> io::Result<OwnedFd> {
+    let name = std::ffi::CString::new(NAME)?;
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: a string that ends in NUL; the kernel copies it.
+    let made = unsafe { libc::memfd_create(name.as_ptr(), flags) };
+    if made < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor just made, which nobody else knows.
+    let file = unsafe { OwnedFd::from_raw_fd(made) };
+    let len = libc::off_t::try_from(BYTES).map_err(io::Error::other)?;
+    // SAFETY: the call has numbers alone.
+    if unsafe { libc::ftruncate(file.as_raw_fd(), len) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: the call has numbers alone.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(slots::keep(file))
+}
+
+/// When a thread was started, in the kernel's ticks since the machine was. A mount's caller is any
+/// thread that `/proc` has.
+fn start_of(name: u64) -> Option<u64> {
+    let number = name & NUMBER;
+    let path = match name & CALLER {
+        0 => format!("/proc/self/task/{number}/stat"),
+        _ => format!("/proc/{number}/stat"),
+    };
+    let text = std::fs::read_to_string(path).ok()?;
+    let (_, behind) = text.rsplit_once(')')?;
+    // The field 22 of proc(5); the first one behind the name is 3.
+    behind.split_whitespace().nth(22 - 3)?.parse().ok()
+}

@@ -89,7 +89,7 @@ const MAY_USE: [(&str, &[&str]); 32] = [
     ("pmep", &[]),
     ("pmep-cli", &["pm-cli", "pmep"]),
     ("pmmon", &[]),
-    ("pmmon-sys", &["pmmon"]),
+    ("pmmon-sys", &["pm-journal", "pmem", "pmfs-format", "pmmon"]),
     ("pmmon-cli", &["pm-cli", "pmmon", "pmmon-sys"]),
     ("pmlib-format", &[]),
     ("pmlib-derive", &[]),

@@ -127,6 +127,9 @@ pub enum Backend {
     Watch,
     /// A clock: the part of a thread's time that accesses take, not how many there are
     Clock,
+    /// Calls on pools as the processes count them themselves: bytes read and written, exactly,
+    /// also through a mount; no loads and stores of mappings
+    Engine,
     /// A PMU's samples
     Pebs,
 }

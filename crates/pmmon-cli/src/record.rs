@@ -10,7 +10,7 @@ use pm_cli::Failure;
 use pmmon::{Event, recording};
 use pmmon_cli::commands::Record;
 
-use crate::session::{Session, sampler};
+use crate::session::{Backed, Session, sampler};
 
 /// The time that is meant by "until it ends".
 const FOREVER: Duration = Duration::from_secs(1 << 40);
@@ -29,7 +29,8 @@ pub(crate) fn run(arguments: &Record) -> Result<ExitCode, Failure> {
     let mut look = arguments.look.clone();
     // Before the program, whose first accesses would be missed otherwise.
     let backed = sampler(&look)?;
-    let mut child = start(&arguments.program)?;
+    let counts_itself = matches!(backed, Backed::Engine);
+    let mut child = start(&arguments.program, counts_itself)?;
     look.pid.extend(child.as_ref().map(Child::id));
     let mut session = Session::with(&look, backed)?;
     let mut counts = (0, 0);
@@ -83,11 +84,20 @@ pub(crate) fn run(arguments: &Record) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::try_from(code.unwrap_or(1)).unwrap_or(1)))
 }
 
-fn start(program: &[std::ffi::OsString]) -> Result<Option<Child>, Failure> {
+/// Starts the program. One that counts its calls itself begins at once, and not when it is asked.
+fn start(
+    program: &[std::ffi::OsString],
+    counts_itself: bool,
+) -> Result<Option<Child>, Failure> {
     let Some((name, arguments)) = program.split_first() else {
         return Ok(None);
     };
-    let child = Command::new(name).args(arguments).spawn();
+    let mut command = Command::new(name);
+    command.args(arguments);
+    if counts_itself {
+        command.env("PMFS_MONITOR", "1");
+    }
+    let child = command.spawn();
     child.map(Some).map_err(|error| {
         Failure::new(
             format!("{}: {error}", name.display()),

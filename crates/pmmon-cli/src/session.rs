@@ -9,7 +9,7 @@ use pm_cli::Failure;
 use pmmon::monitor::Found;
 use pmmon::{Event, Monitor, Sampler, Wanted, proc};
 use pmmon_cli::commands::{Backend, Look};
-use pmmon_sys::{ClockTicks, Finder, Watch, WatchOptions, calibrate, is_virtual};
+use pmmon_sys::{ClockTicks, Engine, Finder, Watch, WatchOptions, calibrate, is_virtual};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::NOTHING;
@@ -17,14 +17,55 @@ use crate::NOTHING;
 /// The time between two looks.
 const STEP: Duration = Duration::from_millis(5);
 
-/// A backend, and the cost of its traps.
-pub(crate) type Backed = (Box<dyn Sampler>, f64);
+/// A backend.
+pub(crate) enum Backed {
+    /// One that samples, and the cost of its traps.
+    Sampler(Box<dyn Sampler>, f64),
+    /// The processes' own counts.
+    Engine,
+}
+
 type Find = Box<dyn FnMut(u32) -> io::Result<Found>>;
+
+/// A monitor of either kind.
+enum Looks {
+    Sampled(Box<Monitor<Box<dyn Sampler>, Find>>, f64),
+    Counted(Box<Engine>),
+}
+
+impl Looks {
+    fn begin(&self) -> Event {
+        match self {
+            Self::Sampled(monitor, trap_ns) => monitor.begin(*trap_ns, now_ns()),
+            Self::Counted(engine) => engine.begin(now_ns()),
+        }
+    }
+
+    fn step(&mut self, to: &mut Vec<Event>) {
+        match self {
+            Self::Sampled(monitor, _) => monitor.step(now_ns(), to),
+            Self::Counted(engine) => engine.step(now_ns(), to),
+        }
+    }
+
+    fn end(&mut self, to: &mut Vec<Event>) {
+        match self {
+            Self::Sampled(monitor, _) => monitor.end(now_ns(), to),
+            Self::Counted(engine) => engine.end(now_ns(), to),
+        }
+    }
+
+    fn is_busy(&self) -> bool {
+        match self {
+            Self::Sampled(monitor, _) => monitor.is_busy(),
+            Self::Counted(engine) => engine.is_busy(),
+        }
+    }
+}
 
 /// A monitor that runs.
 pub(crate) struct Session {
-    monitor: Monitor<Box<dyn Sampler>, Find>,
-    trap_ns: f64,
+    monitor: Looks,
     stop: Arc<AtomicBool>,
     began: bool,
     wants_all: bool,
@@ -37,19 +78,30 @@ impl Session {
     }
 
     /// A monitor with a backend that is there already.
-    pub fn with(look: &Look, (sampler, trap_ns): Backed) -> Result<Self, Failure> {
-        let mut finder = Finder::new(look.as_pm.clone());
-        for pool in &look.pool {
-            finder.only(pool).map_err(|error| {
-                let cause = format!("--pool {}: {error}", pool.display());
-                Failure::new(cause, "name a file that is there")
-            })?;
-        }
-        let find: Find = Box::new(move |pid| finder.find(pid));
+    pub fn with(look: &Look, backed: Backed) -> Result<Self, Failure> {
         let wants_all = look.pid.is_empty();
         let wanted = match wants_all {
             true => Wanted::All,
             false => Wanted::Pids(look.pid.clone()),
+        };
+        let monitor = match backed {
+            Backed::Sampler(sampler, trap_ns) => {
+                let mut finder = Finder::new(look.as_pm.clone());
+                for pool in &look.pool {
+                    finder.only(pool).map_err(|error| no_pool(pool, &error))?;
+                }
+                let find: Find = Box::new(move |pid| finder.find(pid));
+                Looks::Sampled(Box::new(Monitor::new(sampler, wanted, find)), trap_ns)
+            }
+            Backed::Engine => {
+                for pool in &look.pool {
+                    let found = std::fs::metadata(pool);
+                    found.map_err(|error| no_pool(pool, &error))?;
+                }
+                let engine = Engine::new(wanted, &look.pool);
+                let engine = engine.map_err(|error| lacks("engine", &error))?;
+                Looks::Counted(Box::new(engine))
+            }
         };
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT] {
@@ -57,8 +109,7 @@ impl Session {
                 .map_err(|error| Failure::new(format!("signals: {error}"), "try again"))?;
         }
         Ok(Self {
-            monitor: Monitor::new(sampler, wanted, find),
-            trap_ns,
+            monitor,
             stop,
             began: false,
             wants_all,
@@ -82,9 +133,9 @@ impl Session {
         loop {
             let mut events = Vec::new();
             if !std::mem::replace(&mut self.began, true) {
-                events.push(self.monitor.begin(self.trap_ns, now_ns()));
+                events.push(self.monitor.begin());
             }
-            self.monitor.step(now_ns(), &mut events);
+            self.monitor.step(&mut events);
             take(events)?;
             self.was_busy |= self.monitor.is_busy();
             let have_ended = !self.wants_all && !self.monitor.is_busy();
@@ -102,7 +153,7 @@ impl Session {
     /// The last events.
     pub fn end(&mut self) -> Vec<Event> {
         let mut events = Vec::new();
-        self.monitor.end(now_ns(), &mut events);
+        self.monitor.end(&mut events);
         events
     }
 }
@@ -111,6 +162,16 @@ impl Session {
 pub(crate) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+fn no_pool(pool: &std::path::Path, error: &io::Error) -> Failure {
+    let cause = format!("--pool {}: {error}", pool.display());
+    Failure::new(cause, "name a file that is there")
+}
+
+fn lacks(name: &str, error: &io::Error) -> Failure {
+    let cause = format!("--backend {name}: {error}");
+    Failure::new(cause, "see `pmmon doctor`").with_code(NOTHING)
 }
 
 /// The backend for processes that are there.
@@ -133,19 +194,16 @@ pub(crate) fn sampler(look: &Look) -> Result<Backed, Failure> {
                 reads: look.reads,
                 ..WatchOptions::default()
             };
-            (Box::new(Watch::new(options)) as Box<dyn Sampler>, trap_ns)
+            Backed::Sampler(Box::new(Watch::new(options)), trap_ns)
         })
     };
     let clock =
-        || ClockTicks::probe().map(|()| (Box::new(ClockTicks::default()) as Box<dyn Sampler>, 0.0));
-    let lacks = |name: &str, error: io::Error| {
-        let cause = format!("--backend {name}: {error}");
-        Failure::new(cause, "see `pmmon doctor`").with_code(NOTHING)
-    };
+        || ClockTicks::probe().map(|()| Backed::Sampler(Box::new(ClockTicks::default()), 0.0));
     match look.backend {
-        Backend::Watch => watch().map_err(|error| lacks("watch", error)),
-        Backend::Clock => clock().map_err(|error| lacks("clock", error)),
-        Backend::Pebs => Err(lacks("pebs", io::Error::other("not implemented"))),
+        Backend::Watch => watch().map_err(|error| lacks("watch", &error)),
+        Backend::Clock => clock().map_err(|error| lacks("clock", &error)),
+        Backend::Engine => Ok(Backed::Engine),
+        Backend::Pebs => Err(lacks("pebs", &io::Error::other("not implemented"))),
         Backend::Auto => {
             let watched = match is_virtual() {
                 // A look finds the machines where that happens in a part of the cases alone.
@@ -156,7 +214,7 @@ pub(crate) fn sampler(look: &Look) -> Result<Backed, Failure> {
             };
             watched.or_else(|first| {
                 eprintln!("pmmon: watch: {first}; the clock tells times and no bytes");
-                clock().map_err(|error| lacks("auto", error))
+                clock().map_err(|error| lacks("auto", &error))
             })
         }
     }

@@ -46,6 +46,11 @@ impl Finder {
         Ok(())
     }
 
+    /// Devices and inodes of the files that were named.
+    pub(crate) fn named(&self) -> &[(u64, u64)] {
+        &self.only
+    }
+
     /// The persistent memory of a process, and its code. Private mappings are left out, because
     /// their stores do not reach the file.
     ///
@@ -64,6 +69,24 @@ impl Finder {
             }
         }
         Ok((regions, code))
+    }
+
+    /// The pools that a process has mapped: inode of each, and paths by which it may be opened.
+    ///
+    /// # Errors
+    /// The process is gone, or its mappings may not be read.
+    pub fn pools(&mut self, pid: u32) -> io::Result<Vec<(u64, [String; 2])>> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        let mut found: Vec<(u64, [String; 2])> = Vec::new();
+        for mapped in mapped(&text).into_iter().filter(|it| it.is_shared) {
+            let is_known = found.iter().any(|(inode, _)| *inode == mapped.inode);
+            // A path that was named counts as any: who opens it looks whether it is a pool.
+            if !is_known && matches!(self.why(pid, &mapped), Some(Why::Pool | Why::Told | Why::DaxFile)) {
+                let path = mapped.path.trim_end_matches(" (deleted)");
+                found.push((mapped.inode, paths(pid, &mapped, path)));
+            }
+        }
+        Ok(found)
     }
 
     fn why(&mut self, pid: u32, mapped: &Mapped) -> Option<Why> {

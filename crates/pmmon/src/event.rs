@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::calls::Calls;
 use crate::regions::Region;
 use crate::{Drained, Sample, Tid};
 
@@ -73,6 +74,14 @@ pub enum Event {
         samples: Vec<Sample>,
         /// Arms, times, and losses.
         drained: Drained,
+    },
+    /// What calls of threads have read and written since the monitor began, exactly; threads of
+    /// which it is as before are left out.
+    Calls {
+        /// `CLOCK_MONOTONIC`.
+        time_ns: u64,
+        /// Threads, and totals.
+        calls: Vec<(Tid, Calls)>,
     },
     /// A process has ended.
     Ended {

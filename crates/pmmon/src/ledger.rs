@@ -3,8 +3,28 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::account::{Account, Figure, Usage};
+use crate::calls::Calls;
 use crate::regions::Region;
 use crate::{Access, Drained, Event, Exposure, Sample, Tid};
+
+/// The backend whose figures are exact counts of calls.
+pub const ENGINE: &str = "engine";
+
+/// The number under which the threads of a process that have none of their own stand together; no
+/// thread has it.
+#[must_use]
+pub fn others_of(pid: u32) -> Tid {
+    OTHERS | pid
+}
+
+/// Whether a number is that of [`others_of`].
+#[must_use]
+pub fn are_others(tid: Tid) -> bool {
+    tid & OTHERS != 0
+}
+
+/// Above all numbers of threads.
+const OTHERS: Tid = 1 << 31;
 
 /// The names under which bytes are summed up beside threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +104,8 @@ pub struct Ledger {
     names: Vec<String>,
     tags: HashMap<String, u64>,
     ticks: HashMap<u32, Ticks>,
+    /// What calls did, by life; `Some` if the backend counts them.
+    calls: Option<HashMap<u32, Calls>>,
     not_seen: BTreeMap<(String, String), BTreeSet<u32>>,
     /// The backend's name.
     pub backend: String,
@@ -126,6 +148,7 @@ impl Ledger {
             } => {
                 self.backend.clone_from(backend);
                 (self.reads, self.counts) = (*reads, *counts);
+                self.calls = (backend == ENGINE).then(HashMap::new);
                 self.account = Account::new(*trap_ns);
                 self.begin_ns = *time_ns;
             }
@@ -158,6 +181,14 @@ impl Ledger {
                 samples,
                 drained,
             } => self.batch(*time_ns, samples, drained),
+            Event::Calls { time_ns, calls } => {
+                self.at(*time_ns);
+                for (tid, calls) in calls {
+                    if let (Some((_, life)), Some(all)) = (self.tids.get(tid), &mut self.calls) {
+                        all.insert(*life, *calls);
+                    }
+                }
+            }
             Event::Ended { pid } => {
                 if let Some(at) = self.pids.remove(pid) {
                     self.processes[at].ended = true;
@@ -306,6 +337,9 @@ impl Ledger {
             let lives = numbers(&process.threads);
             self.account.forget(&lives);
             lives.iter().for_each(|life| _ = self.ticks.remove(life));
+            if let Some(calls) = &mut self.calls {
+                lives.iter().for_each(|life| _ = calls.remove(life));
+            }
         }
         self.processes = kept;
         let place = |at: &mut usize| places[*at].inspect(|new| *at = *new).is_some();
@@ -328,8 +362,19 @@ impl Ledger {
     /// The usage of threads together. `None` is "not measured".
     #[must_use]
     pub fn usage(&self, threads: &[Life], access: Access) -> Option<Usage> {
+        if let Some(calls) = self.calls(threads) {
+            return Some(calls.usage(access));
+        }
         let measured = self.counts && (self.reads || access == Access::Write);
         measured.then(|| self.account.usage(&numbers(threads), access))
+    }
+
+    /// What calls of threads together did, exactly. `None` is "not measured".
+    #[must_use]
+    pub fn calls(&self, threads: &[Life]) -> Option<Calls> {
+        let calls = self.calls.as_ref()?;
+        let of = threads.iter().filter_map(|life| calls.get(&life.number));
+        Some(of.fold(Calls::default(), |sum, calls| sum.plus(*calls)))
     }
 
     /// The bytes of threads together by name, the largest first.

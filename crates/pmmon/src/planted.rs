@@ -10,6 +10,10 @@ pub enum Bug {
     SizeOffByOne,
     /// Hits whose samples were lost are not made up for.
     LostMissed,
+    /// Calls come to another thread than their own.
+    WrongThread,
+    /// The last that a process counted is not told.
+    LastLost,
 }
 
 #[cfg(feature = "planted-bugs")]

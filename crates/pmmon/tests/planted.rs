@@ -7,6 +7,8 @@ use pmmon::planted::{Bug, with};
 
 #[path = "account.rs"]
 mod account;
+#[path = "calls.rs"]
+mod calls;
 #[path = "decode.rs"]
 mod decode;
 
@@ -29,4 +31,14 @@ fn a_wrong_weight() {
 #[test]
 fn a_lost_sample_missed() {
     turns_red(Bug::LostMissed, account::lost_samples_are_made_up_for);
+}
+
+#[test]
+fn a_wrong_thread() {
+    turns_red(Bug::WrongThread, calls::bytes_come_to_their_threads);
+}
+
+#[test]
+fn a_lost_last_write() {
+    turns_red(Bug::LastLost, calls::bytes_come_to_their_threads);
 }

@@ -1,0 +1,414 @@
+//! The backend `engine`: calls on pools by thread, as the processes count them themselves, exactly
+//! (docs/adr/0086-counts-by-thread.md).
+//!
+//! It is no sampler, and a monitor of its own: a program that reaches a pool through a mount has
+//! nothing of it mapped, and is known by what the mount counts for its callers.
+
+mod pool;
+mod source;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pmmon::calls::{Calls, Owner};
+use pmmon::ledger::{ENGINE, others_of};
+use pmmon::{Event, Tid, Wanted, proc};
+
+use crate::Finder;
+use pool::{Asked, Pool};
+use source::Source;
+
+/// How often slots, tasks and children are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often mappings of all processes are looked at, for new pools.
+const POOLS_EVERY: Duration = Duration::from_millis(250);
+/// How often a process that publishes is looked at for another file: it may have run another
+/// program.
+const FILES_EVERY: Duration = Duration::from_millis(50);
+/// Callers that are remembered.
+const CALLERS_MAX: usize = 65_536;
+
+const NOT_WRITABLE: &str = "its pool may not be written, so that it cannot be asked";
+const ASK_ELSE: &str =
+    "run as who may write to the pool, or start the program with PMFS_MONITOR=1";
+
+/// The backend.
+pub struct Engine {
+    wanted: Wanted,
+    /// Wanted processes and those they have started, with their numbers in their own namespaces.
+    family: BTreeMap<u32, u32>,
+    /// Pools to look at; none: all.
+    only: Vec<(u64, u64)>,
+    finder: Finder,
+    pools: Vec<((u64, u64), Pool)>,
+    users: BTreeMap<u32, User>,
+    sources: Vec<Source>,
+    told: BTreeMap<u32, Told>,
+    /// Processes of threads, also of some that have ended.
+    callers: HashMap<Tid, u32>,
+    not_seen: BTreeSet<(u32, &'static str)>,
+    looked_at: Option<Instant>,
+    pools_at: Option<Instant>,
+    began_ns: u64,
+}
+
+/// A process that has a pool mapped.
+struct User {
+    start_ns: u64,
+    files_at: Option<Instant>,
+}
+
+/// A process that was told.
+struct Told {
+    start_ns: u64,
+    /// Starts and totals of its threads.
+    threads: BTreeMap<Tid, (u64, Calls)>,
+}
+
+impl Engine {
+    /// A monitor that has looked at nothing yet.
+    ///
+    /// # Errors
+    /// A pool that was named is not there.
+    pub fn new(wanted: Wanted, pools: &[impl AsRef<Path>]) -> io::Result<Self> {
+        let mut finder = Finder::default();
+        for pool in pools {
+            finder.only(pool.as_ref())?;
+        }
+        let only = finder.named().to_vec();
+        Ok(Self {
+            wanted,
+            family: BTreeMap::new(),
+            only,
+            finder,
+            pools: Vec::new(),
+            users: BTreeMap::new(),
+            sources: Vec::new(),
+            told: BTreeMap::new(),
+            callers: HashMap::new(),
+            not_seen: BTreeSet::new(),
+            looked_at: None,
+            pools_at: None,
+            began_ns: proc::stat(std::process::id()).map_or(0, |stat| stat.start_ns),
+        })
+    }
+
+    /// The first event.
+    #[must_use]
+    pub fn begin(&self, time_ns: u64) -> Event {
+        Event::Begin {
+            schema: pmmon::event::SCHEMA,
+            backend: ENGINE.to_owned(),
+            reads: true,
+            counts: true,
+            trap_ns: 0.0,
+            time_ns,
+        }
+    }
+
+    /// Processes are there that are looked at.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        match self.wanted {
+            Wanted::All => !self.told.is_empty(),
+            Wanted::Pids(_) => !self.family.is_empty(),
+        }
+    }
+
+    /// Looks after processes if it is time to, and appends what was counted. Call it every few
+    /// milliseconds.
+    pub fn step(&mut self, time_ns: u64, to: &mut Vec<Event>) {
+        if is_due(self.looked_at, LOOK_EVERY) {
+            self.looked_at = Some(Instant::now());
+            self.look(time_ns, to);
+        }
+        self.read(time_ns, to);
+    }
+
+    /// Appends what was counted last.
+    pub fn end(&mut self, time_ns: u64, to: &mut Vec<Event>) {
+        self.read(time_ns, to);
+        to.push(Event::End { time_ns });
+    }
+
+    fn look(&mut self, time_ns: u64, to: &mut Vec<Event>) {
+        self.grow_family(to);
+        if is_due(self.pools_at, POOLS_EVERY) {
+            self.pools_at = Some(Instant::now());
+            for pid in proc::all().unwrap_or_default() {
+                self.look_for_pools(pid, to);
+            }
+        }
+        let young: Vec<u32> = self.family.keys().copied().collect();
+        for pid in young {
+            if !self.users.contains_key(&pid) {
+                self.look_for_pools(pid, to);
+            }
+        }
+        self.find_sources(to);
+        self.ask(time_ns, to);
+        self.leave_ended(time_ns, to);
+    }
+
+    /// Adds the children of those that are wanted.
+    fn grow_family(&mut self, to: &mut Vec<Event>) {
+        let Wanted::Pids(pids) = &self.wanted else {
+            return;
+        };
+        let mut next: Vec<u32> = pids.clone();
+        next.extend(self.family.keys().flat_map(|pid| proc::children(*pid)));
+        while let Some(pid) = next.pop() {
+            let is_told = self.told.contains_key(&pid) || self.family.contains_key(&pid);
+            let Ok(stat) = proc::stat(pid) else { continue };
+            if is_told || stat.is_zombie {
+                continue;
+            }
+            self.family
+                .insert(pid, proc::inner_pid(pid).unwrap_or(pid));
+            self.tell(pid, to);
+            next.extend(proc::children(pid));
+        }
+        for pid in self.family.keys() {
+            for tid in proc::threads(*pid).unwrap_or_default() {
+                self.callers.insert(tid, *pid);
+            }
+        }
+    }
+
+    fn is_wanted(&self, pid: u32) -> bool {
+        matches!(self.wanted, Wanted::All) || self.family.contains_key(&pid)
+    }
+
+    /// Opens the pools that a process has mapped.
+    fn look_for_pools(&mut self, pid: u32, to: &mut Vec<Event>) {
+        if pid == std::process::id() {
+            return;
+        }
+        let found = match self.finder.pools(pid) {
+            Ok(found) => found,
+            Err(error) => return self.refuse(pid, &error, to),
+        };
+        if found.is_empty() {
+            return;
+        }
+        for (inode, paths) in found {
+            // Most are known already.
+            if self.pools.iter().any(|((_, known), _)| *known == inode) {
+                continue;
+            }
+            let opened = Pool::open(inode, &paths);
+            if let Ok(pool) = opened
+                && let Ok(identity) = pool.identity()
+            {
+                self.pools.push((identity, pool));
+            }
+        }
+        if let Ok(stat) = proc::stat(pid) {
+            let user = User {
+                start_ns: stat.start_ns,
+                files_at: None,
+            };
+            self.users.entry(pid).or_insert(user);
+        }
+    }
+
+    /// Opens the files of users that publish. What one had counted before is not told again, if it
+    /// ran before this monitor did: whatever is counted once it was asked is in a later file.
+    fn find_sources(&mut self, to: &mut Vec<Event>) {
+        let mut failed = Vec::new();
+        for (pid, user) in &mut self.users {
+            let has_one = self.sources.iter().any(|source| source.pid == *pid);
+            if has_one && !is_due(user.files_at, FILES_EVERY) {
+                continue;
+            }
+            let is_first = user.files_at.replace(Instant::now()).is_none();
+            let known = |inode| {
+                let mut sources = self.sources.iter();
+                sources.any(|source| (source.pid, source.inode) == (*pid, inode))
+            };
+            match source::find(*pid, known) {
+                Ok(mut found) => {
+                    let ran_before = user.start_ns < self.began_ns;
+                    if is_first && ran_before {
+                        found.iter_mut().for_each(Source::skip);
+                    }
+                    self.sources.append(&mut found);
+                }
+                Err(error) => failed.push((*pid, error)),
+            }
+        }
+        for (pid, error) in failed {
+            self.refuse(pid, &error, to);
+        }
+        let only = &self.only;
+        self.sources
+            .retain(|source| only.is_empty() || only.contains(&source.pool));
+    }
+
+    /// Asks those who are wanted, and all mounts.
+    fn ask(&mut self, time_ns: u64, to: &mut Vec<Event>) {
+        let mut not_writable = false;
+        let all = matches!(self.wanted, Wanted::All);
+        let inner: BTreeSet<u32> = self.family.values().copied().collect();
+        self.pools.retain(|(_, pool)| {
+            let asked = pool.ask(time_ns, |pid| all || inner.contains(&pid));
+            not_writable |= matches!(asked, Ok(Asked::NotWritable));
+            asked.is_ok()
+        });
+        if not_writable {
+            let silent = |pid: &u32| !self.sources.iter().any(|source| source.pid == *pid);
+            let pids: Vec<u32> = self.users.keys().copied().filter(silent).collect();
+            for pid in pids {
+                self.lack(pid, NOT_WRITABLE, ASK_ELSE, to);
+            }
+        }
+    }
+
+    /// Appends what was counted since the last time.
+    fn read(&mut self, time_ns: u64, to: &mut Vec<Event>) {
+        let mut changed: BTreeMap<Tid, Calls> = BTreeMap::new();
+        for at in 0..self.sources.len() {
+            let pid = self.sources[at].pid;
+            // A line that is being emptied is read at the next step.
+            for (owner, more) in self.sources[at].take().unwrap_or_default() {
+                let Some((pid, tid)) = self.whose(pid, owner) else {
+                    continue;
+                };
+                if self.is_wanted(pid) || self.told.contains_key(&pid) {
+                    changed.insert(tid, self.credit((pid, tid), owner.start, more, to));
+                }
+            }
+        }
+        if !changed.is_empty() {
+            let calls = changed.into_iter().collect();
+            to.push(Event::Calls { time_ns, calls });
+        }
+    }
+
+    /// Adds to a thread's totals, which are returned.
+    fn credit(
+        &mut self,
+        (pid, tid): (u32, Tid),
+        start: u64,
+        more: Calls,
+        to: &mut Vec<Event>,
+    ) -> Calls {
+        self.tell(pid, to);
+        let Some(told) = self.told.get_mut(&pid) else {
+            return more;
+        };
+        let known = told.threads.get(&tid).copied();
+        let known = known.filter(|(other, _)| start == 0 || *other == 0 || *other == start);
+        if known.is_none() {
+            to.push(Event::Thread { pid, tid });
+        }
+        let (other, before) = known.unwrap_or_default();
+        let total = before.plus(more);
+        told.threads.insert(tid, (start.max(other), total));
+        total
+    }
+
+    /// The process and the thread, as seen from here, of a line in the file of a process.
+    fn whose(&mut self, pid: u32, owner: Owner) -> Option<(u32, Tid)> {
+        if owner.number == 0 {
+            return Some((pid, others_of(pid)));
+        }
+        let tid = match proc::inner_pid(pid) {
+            None => owner.number,
+            Some(_) => {
+                let threads = proc::inner_threads(pid);
+                threads
+                    .iter()
+                    .find(|(inner, _)| *inner == owner.number)?
+                    .1
+            }
+        };
+        if !owner.is_caller {
+            return Some((pid, tid));
+        }
+        let is_same = |tid: Tid| {
+            let stat = proc::stat(tid);
+            stat.is_ok_and(|stat| owner.start == 0 || stat.start_ns == owner.start * proc::TICK_NS)
+        };
+        let process = match proc::process_of(tid).filter(|_| is_same(tid)) {
+            Some(process) => process,
+            // It has ended: a mount's own figure, unless it was seen before.
+            None => self.callers.get(&tid).copied().unwrap_or(pid),
+        };
+        if self.callers.len() >= CALLERS_MAX {
+            self.callers.clear();
+        }
+        self.callers.insert(tid, process);
+        Some((process, tid))
+    }
+
+    fn tell(&mut self, pid: u32, to: &mut Vec<Event>) {
+        if self.told.contains_key(&pid) {
+            return;
+        }
+        let stat = proc::stat(pid).ok();
+        let start_ns = stat.as_ref().map_or(0, |stat| stat.start_ns);
+        to.push(Event::Process {
+            pid,
+            start_ns,
+            command: stat.map_or_else(String::new, |stat| stat.command),
+            inner_pid: proc::inner_pid(pid),
+            was_running: start_ns < self.began_ns,
+        });
+        let threads = BTreeMap::new();
+        self.told.insert(pid, Told { start_ns, threads });
+    }
+
+    /// Forgets processes that have ended, once their last counts were read.
+    fn leave_ended(&mut self, time_ns: u64, to: &mut Vec<Event>) {
+        let has_ended = |pid: u32, start_ns: u64| {
+            let stat = proc::stat(pid);
+            !stat.is_ok_and(|stat| !stat.is_zombie && stat.start_ns == start_ns)
+        };
+        let told = self.told.iter().map(|(pid, told)| (*pid, told.start_ns));
+        let users = self.users.iter().map(|(pid, user)| (*pid, user.start_ns));
+        let all: BTreeMap<u32, u64> = told.chain(users).collect();
+        let ended = all.into_iter();
+        let ended: Vec<u32> = ended
+            .filter(|(pid, start_ns)| has_ended(*pid, *start_ns))
+            .map(|(pid, _)| pid)
+            .collect();
+        if ended.is_empty() {
+            return;
+        }
+        self.read(time_ns, to);
+        for pid in ended {
+            self.sources.retain(|source| source.pid != pid);
+            self.users.remove(&pid);
+            self.family.remove(&pid);
+            if self.told.remove(&pid).is_some() {
+                to.push(Event::Ended { pid });
+            }
+        }
+    }
+
+    /// A wanted process that may not be looked at is told once, unless it only ended meanwhile.
+    fn refuse(&mut self, pid: u32, error: &io::Error, to: &mut Vec<Event>) {
+        if error.kind() == ErrorKind::PermissionDenied {
+            let remedy = "run as the same user, or with CAP_SYS_PTRACE";
+            self.lack(pid, "permission denied", remedy, to);
+        }
+    }
+
+    fn lack(&mut self, pid: u32, cause: &'static str, remedy: &str, to: &mut Vec<Event>) {
+        let is_of_interest = self.family.contains_key(&pid) || self.users.contains_key(&pid);
+        if is_of_interest && self.not_seen.insert((pid, cause)) {
+            to.push(Event::NotSeen {
+                pid,
+                cause: cause.to_owned(),
+                remedy: remedy.to_owned(),
+            });
+        }
+    }
+}
+
+fn is_due(at: Option<Instant>, every: Duration) -> bool {
+    at.is_none_or(|at| at.elapsed() >= every)
+}

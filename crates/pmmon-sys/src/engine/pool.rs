@@ -1,0 +1,133 @@
+//! A pool that processes have mapped, and the words in it by which they are asked for counts.
+//!
+//! Words are stored by pwrite(2), which a mapping of the same file sees. Nothing else of a pool is
+//! changed, and a file that is none is left alone: its superblock has to be whole.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+
+use pm_journal::medium::geometry::Geometry;
+use pm_journal::medium::superblock::crc_of;
+use pmfs_format::runtime::SLOT_LIVE;
+use pmfs_format::superblock::MAGIC;
+use pmfs_format::{RuntimeHeaderRaw, SlotRaw, SuperblockRaw};
+use zerocopy::FromBytes;
+
+/// A process is asked for this long.
+const ASKED_NS: u64 = 3_000_000_000;
+/// And asked again where less than this is left.
+const AGAIN_NS: u64 = 2_000_000_000;
+
+/// An open pool.
+#[derive(Debug)]
+pub(super) struct Pool {
+    file: File,
+    can_write: bool,
+}
+
+/// What came of asking the processes of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// They are asked.
+    Yes,
+    /// Some are not, because the pool may not be written.
+    NotWritable,
+}
+
+impl Pool {
+    /// Opens the first of the paths that is a pool with this inode.
+    pub fn open(inode: u64, paths: &[String]) -> io::Result<Pool> {
+        let mut failed = io::Error::from(io::ErrorKind::NotFound);
+        for path in paths {
+            for can_write in [true, false] {
+                match open(path, inode, can_write) {
+                    Ok(file) => return Ok(Pool { file, can_write }),
+                    Err(error) => failed = error,
+                }
+            }
+        }
+        Err(failed)
+    }
+
+    /// Device and inode.
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
+        let data = self.file.metadata()?;
+        Ok((data.dev(), data.ino()))
+    }
+
+    /// Asks the processes in the pool that are wanted, by their numbers in their own namespaces,
+    /// and mounts.
+    pub fn ask(&self, now_ns: u64, wanted: impl Fn(u32) -> bool) -> io::Result<Asked> {
+        let geometry = self.geometry()?;
+        let end = self.word(RuntimeHeaderRaw::slots_end.of(geometry.header))?;
+        let count = end.min(geometry.slot_count);
+        let len = usize::try_from(count * SlotRaw::SIZE).map_err(io::Error::other)?;
+        let mut slots = vec![0; len];
+        self.file.read_exact_at(&mut slots, geometry.slot(0))?;
+        let mut asked = Asked::Yes;
+        for (index, slot) in slots.chunks_exact(SlotRaw::SIZE as usize).enumerate() {
+            let word = |off: u64| -> u64 {
+                let at = off as usize;
+                let bytes = slot.get(at..at + 8).and_then(|it| it.try_into().ok());
+                bytes.map_or(0, u64::from_le_bytes)
+            };
+            let pid = u32::try_from(word(SlotRaw::pid.offset())).unwrap_or(0);
+            let is_mount = word(SlotRaw::asked.offset()) != 0;
+            let until = word(SlotRaw::sessions.offset());
+            let is_live = word(SlotRaw::state.offset()) == SLOT_LIVE;
+            if !is_live || !(is_mount || wanted(pid)) || until >= now_ns + AGAIN_NS {
+                continue;
+            }
+            if !self.can_write {
+                asked = Asked::NotWritable;
+                continue;
+            }
+            let off = SlotRaw::sessions.of(geometry.slot(index as u64));
+            let until = (now_ns + ASKED_NS).to_le_bytes();
+            self.file.write_all_at(&until, off)?;
+        }
+        Ok(asked)
+    }
+
+    /// The places in the pool, of this moment: it may grow.
+    fn geometry(&self) -> io::Result<Geometry> {
+        let mut bytes = [0; size_of::<SuperblockRaw>()];
+        self.file.read_exact_at(&mut bytes, 0)?;
+        let raw = SuperblockRaw::read_from_bytes(&bytes).map_err(|_| not_a_pool())?;
+        if raw.magic != MAGIC || raw.crc != crc_of(&raw) {
+            return Err(not_a_pool());
+        }
+        let len = self.file.metadata()?.len();
+        Geometry::of(&raw, len).map_err(io::Error::other)
+    }
+
+    fn word(&self, off: u64) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, off)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
+
+fn open(path: &str, inode: u64, can_write: bool) -> io::Result<File> {
+    // Another file may have the name meanwhile; opening a device or a pipe may do something.
+    let data = std::fs::metadata(path)?;
+    if data.ino() != inode || !data.is_file() {
+        return Err(not_a_pool());
+    }
+    let mut options = File::options();
+    options.read(true).write(can_write);
+    let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
+    let file = options.custom_flags(flags).open(path)?;
+    let data = file.metadata()?;
+    let mut head = [0; 8];
+    file.read_exact_at(&mut head, 0)?;
+    match data.ino() == inode && data.is_file() && u64::from_le_bytes(head) == MAGIC {
+        true => Ok(file),
+        false => Err(not_a_pool()),
+    }
+}
+
+fn not_a_pool() -> io::Error {
+    io::Error::other("no pool whose places are known")
+}

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use pm_cli::Failure;
+use pmmon::proc;
 use pmmon_cli::commands::Doctor;
-use pmmon_sys::{ClockTicks, Stray, calibrate};
+use pmmon_sys::{ClockTicks, Finder, Stray, calibrate};
 use serde::Serialize;
 
 use crate::NOTHING;
@@ -22,7 +23,7 @@ struct Finding {
 }
 
 pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode, Failure> {
-    let findings = [watch(), clock(), pebs()];
+    let findings = [watch(), clock(), pebs(), engine()];
     pm_cli::print(arguments.json, &findings, |findings| {
         let line = |finding: &Finding| {
             let works = if finding.works { "works" } else { "lacks" };
@@ -64,6 +65,22 @@ fn pebs() -> Finding {
     };
     let error = std::io::Error::other(says);
     finding("pebs", Err(error), "take watch")
+}
+
+/// Where no pool is in use there is nothing to count.
+fn engine() -> Finding {
+    let mut finder = Finder::default();
+    let mut uses = |pid: u32| finder.pools(pid).is_ok_and(|pools| !pools.is_empty());
+    let users = proc::all().unwrap_or_default().into_iter();
+    let found = match users.filter(|pid| uses(*pid)).count() {
+        0 => Err(std::io::Error::other(
+            "no process that may be looked at has a pool",
+        )),
+        users => Ok(format!(
+            "calls on pools, exactly; processes with a pool: {users}"
+        )),
+    };
+    finding("engine", found, "let a program have a pool, or be its user")
 }
 
 fn finding(backend: &'static str, probe: std::io::Result<String>, remedy: &'static str) -> Finding {

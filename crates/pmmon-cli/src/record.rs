@@ -85,10 +85,7 @@ pub(crate) fn run(arguments: &Record) -> Result<ExitCode, Failure> {
 }
 
 /// Starts the program. One that counts its calls itself begins at once, and not when it is asked.
-fn start(
-    program: &[std::ffi::OsString],
-    counts_itself: bool,
-) -> Result<Option<Child>, Failure> {
+fn start(program: &[std::ffi::OsString], counts_itself: bool) -> Result<Option<Child>, Failure> {
     let Some((name, arguments)) = program.split_first() else {
         return Ok(None);
     };

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use pmmon::account::{Figure, Usage};
-use pmmon::ledger::{Life, Process};
+use pmmon::calls::Calls;
+use pmmon::ledger::{ENGINE, Life, Process, are_others};
 use pmmon::{Access, Ledger};
 use serde::Serialize;
 
@@ -39,8 +40,9 @@ pub(crate) struct ThreadRow {
     pub tid: u32,
     written: Option<Way>,
     read: Option<Way>,
-    /// Calls and media are not measured.
-    calls: Option<()>,
+    /// What calls did, if the backend counts them: exactly, as `written` and `read` then are.
+    calls: Option<Calls>,
+    /// Media bytes are not measured.
     media: Option<()>,
     time: Option<Times>,
 }
@@ -124,7 +126,7 @@ fn process(ledger: &Ledger, process: &Process) -> ProcessRow {
             tid: life.tid,
             written: way(ledger, one, Access::Write),
             read: way(ledger, one, Access::Read),
-            calls: None,
+            calls: ledger.calls(one),
             media: None,
             time: times(ledger, one),
         }
@@ -175,6 +177,9 @@ pub(crate) fn round(ledger: &Ledger) -> Round {
 
 /// Bytes for people, with the interval's half width: `1.50 GiB +-2.0 %`.
 pub(crate) fn shown(low: f64, value: f64, high: f64) -> String {
+    if low == high {
+        return format!("{} +-0 %", bytes(value));
+    }
     if value <= 0.0 {
         return format!("0 (below {})", bytes(high));
     }
@@ -252,7 +257,10 @@ impl ThreadRow {
             self.read.as_ref(),
             self.time.as_ref(),
         );
-        let name = format!("  thread {}", self.tid);
+        let name = match are_others(self.tid) {
+            true => "  others".to_owned(),
+            false => format!("  thread {}", self.tid),
+        };
         format!("{:>8}  {name:<16} {cells}", "")
     }
 }
@@ -293,7 +301,10 @@ impl Round {
     pub fn notes(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.processes.is_empty() {
-            lines.push("no process has persistent memory mapped; see --as-pm".to_owned());
+            lines.push(match self.backend.iter().any(|name| name == ENGINE) {
+                true => "no process has made calls on a pool".to_owned(),
+                false => "no process has persistent memory mapped; see --as-pm".to_owned(),
+            });
         }
         if self.has_times() {
             lines.push("note: a clock tells the time that accesses take, and no bytes".to_owned());

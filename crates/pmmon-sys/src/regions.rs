@@ -81,7 +81,12 @@ impl Finder {
         for mapped in mapped(&text).into_iter().filter(|it| it.is_shared) {
             let is_known = found.iter().any(|(inode, _)| *inode == mapped.inode);
             // A path that was named counts as any: who opens it looks whether it is a pool.
-            if !is_known && matches!(self.why(pid, &mapped), Some(Why::Pool | Why::Told | Why::DaxFile)) {
+            if !is_known
+                && matches!(
+                    self.why(pid, &mapped),
+                    Some(Why::Pool | Why::Told | Why::DaxFile)
+                )
+            {
                 let path = mapped.path.trim_end_matches(" (deleted)");
                 found.push((mapped.inode, paths(pid, &mapped, path)));
             }

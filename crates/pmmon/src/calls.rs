@@ -82,6 +82,8 @@ pub struct Owner {
     pub is_caller: bool,
     /// When the thread was started, in ticks of the kernel; 0: unknown.
     pub start: u64,
+    /// A caller's process as the mount sees it; 0: unknown.
+    pub process: u32,
 }
 
 /// A line as it was read.
@@ -146,7 +148,9 @@ fn joined(lines: &[Line]) -> BTreeMap<u64, (Owner, Calls)> {
         let known = joined
             .entry(owner.name)
             .or_insert((*owner, Calls::default()));
-        known.0.start = known.0.start.max(owner.start);
+        if known.0.start == 0 {
+            known.0 = *owner;
+        }
         known.1 = known.1.plus(*counts);
     }
     joined

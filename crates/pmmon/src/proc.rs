@@ -5,7 +5,7 @@ use std::io;
 use std::str::FromStr;
 
 /// Nanoseconds of a tick, which is a hundredth of a second for programs on x86-64.
-pub const TICK_NS: u64 = 10_000_000;
+const TICK_NS: u64 = 10_000_000;
 
 /// A process's identity and image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,14 +89,6 @@ pub fn inner_pid(pid: u32) -> Option<u32> {
         .find_map(|line| line.strip_prefix("NSpid:"))?;
     let inner = line.split_whitespace().last()?.parse().ok()?;
     (inner != pid).then_some(inner)
-}
-
-/// The process of a thread.
-#[must_use]
-pub fn process_of(tid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    line.trim().parse().ok()
 }
 
 /// Threads of a process by their numbers in its own namespace, if that is another than here.

@@ -12,6 +12,7 @@ fn line(name: u64, start: u64, written: u64) -> Line {
             number: u32::try_from(name % 1000).unwrap(),
             is_caller: false,
             start,
+            process: 0,
         },
         counts: Calls {
             written_bytes: written,

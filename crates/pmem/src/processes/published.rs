@@ -33,6 +33,10 @@ const NUMBER: u64 = (1 << 22) - 1;
 /// The name of a line that is being emptied, for another thread.
 const BUSY: u64 = CALLER | NUMBER;
 
+/// Bits of a line's start that are ticks; above them is the process of a mount's caller.
+const TICKS: u64 = (1 << PROCESS_SHIFT) - 1;
+const PROCESS_SHIFT: u32 = 42;
+
 /// Words of the header.
 mod header {
     pub const MAGIC: usize = 0;

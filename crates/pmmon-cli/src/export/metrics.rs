@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use pmmon::account::Usage;
-use pmmon::ledger::{Life, Process};
+use pmmon::ledger::{ENGINE, Life, Process};
 use pmmon::{Access, Ledger};
 
 /// A series' name and labels, without those of a family's own.
@@ -25,12 +25,12 @@ const FAMILIES: [Family; 6] = [
     Family {
         name: "pmmon_written_bytes_total",
         kind: "counter",
-        help: "Bytes stored to mapped persistent memory, estimated.",
+        help: "Bytes written to persistent memory: by stores to mappings, estimated, or by calls, exactly.",
     },
     Family {
         name: "pmmon_read_bytes_total",
         kind: "counter",
-        help: "Bytes loaded from mapped persistent memory, estimated.",
+        help: "Bytes read from persistent memory: by loads from mappings, estimated, or by calls, exactly.",
     },
     Family {
         name: "pmmon_accesses_total",
@@ -101,7 +101,7 @@ impl Metrics {
         let mut gauges = BTreeMap::new();
         for (labels, threads) in self.rows(ledger) {
             for (name, access, usage) in usages(ledger, &threads) {
-                for (name, more, value) in counted(name, access, &usage) {
+                for (name, more, value) in counted(name, (access, way(ledger)), &usage) {
                     let gone = match labels == OTHERS {
                         true => self.gone.get(&(name, more.clone())),
                         false => None,
@@ -158,7 +158,7 @@ impl Metrics {
             for (labels, threads) in self.labelled(process) {
                 if self.others.remove(&labels) {
                     for (name, access, usage) in usages(ledger, &threads) {
-                        for (name, more, value) in counted(name, access, &usage) {
+                        for (name, more, value) in counted(name, (access, way(ledger)), &usage) {
                             *self.gone.entry((name, more)).or_default() += value;
                         }
                     }
@@ -230,13 +230,25 @@ fn usages(ledger: &Ledger, threads: &[Life]) -> Vec<(&'static str, Access, Usage
     .collect()
 }
 
+/// The way by which the bytes of a ledger came.
+fn way(ledger: &Ledger) -> &'static str {
+    match ledger.backend == ENGINE {
+        true => "call",
+        false => "mapped",
+    }
+}
+
 /// The counters of a usage: family, further labels, and value.
-fn counted(name: &'static str, access: Access, usage: &Usage) -> Vec<(&'static str, Labels, f64)> {
+fn counted(
+    name: &'static str,
+    (access, way): (Access, &str),
+    usage: &Usage,
+) -> Vec<(&'static str, Labels, f64)> {
     let sizes = usage.sizes.iter().map(|(size, figure)| {
         let labels = format!("access=\"{access}\",size=\"{size}\"");
         (FAMILIES[2].name, labels, figure.value)
     });
-    let bytes = (name, "way=\"mapped\"".to_owned(), usage.bytes.value);
+    let bytes = (name, format!("way=\"{way}\""), usage.bytes.value);
     std::iter::once(bytes).chain(sizes).collect()
 }
 

@@ -27,12 +27,9 @@ const POOLS_EVERY: Duration = Duration::from_millis(250);
 /// How often a process that publishes is looked at for another file: it may have run another
 /// program.
 const FILES_EVERY: Duration = Duration::from_millis(50);
-/// Callers that are remembered.
-const CALLERS_MAX: usize = 65_536;
 
 const NOT_WRITABLE: &str = "its pool may not be written, so that it cannot be asked";
-const ASK_ELSE: &str =
-    "run as who may write to the pool, or start the program with PMFS_MONITOR=1";
+const ASK_ELSE: &str = "run as who may write to the pool, or start the program with PMFS_MONITOR=1";
 
 /// The backend.
 pub struct Engine {
@@ -46,8 +43,8 @@ pub struct Engine {
     users: BTreeMap<u32, User>,
     sources: Vec<Source>,
     told: BTreeMap<u32, Told>,
-    /// Processes of threads, also of some that have ended.
-    callers: HashMap<Tid, u32>,
+    /// Threads of processes in other namespaces, by the process and their numbers there.
+    inner: HashMap<(u32, u32), Tid>,
     not_seen: BTreeSet<(u32, &'static str)>,
     looked_at: Option<Instant>,
     pools_at: Option<Instant>,
@@ -57,6 +54,8 @@ pub struct Engine {
 /// A process that has a pool mapped.
 struct User {
     start_ns: u64,
+    /// It is in another namespace of processes.
+    is_inside: bool,
     files_at: Option<Instant>,
 }
 
@@ -87,7 +86,7 @@ impl Engine {
             users: BTreeMap::new(),
             sources: Vec::new(),
             told: BTreeMap::new(),
-            callers: HashMap::new(),
+            inner: HashMap::new(),
             not_seen: BTreeSet::new(),
             looked_at: None,
             pools_at: None,
@@ -165,15 +164,9 @@ impl Engine {
             if is_told || stat.is_zombie {
                 continue;
             }
-            self.family
-                .insert(pid, proc::inner_pid(pid).unwrap_or(pid));
+            self.family.insert(pid, proc::inner_pid(pid).unwrap_or(pid));
             self.tell(pid, to);
             next.extend(proc::children(pid));
-        }
-        for pid in self.family.keys() {
-            for tid in proc::threads(*pid).unwrap_or_default() {
-                self.callers.insert(tid, *pid);
-            }
         }
     }
 
@@ -208,6 +201,7 @@ impl Engine {
         if let Ok(stat) = proc::stat(pid) {
             let user = User {
                 start_ns: stat.start_ns,
+                is_inside: proc::inner_pid(pid).is_some(),
                 files_at: None,
             };
             self.users.entry(pid).or_insert(user);
@@ -273,9 +267,7 @@ impl Engine {
             let pid = self.sources[at].pid;
             // A line that is being emptied is read at the next step.
             for (owner, more) in self.sources[at].take().unwrap_or_default() {
-                let Some((pid, tid)) = self.whose(pid, owner) else {
-                    continue;
-                };
+                let (pid, tid) = self.whose(pid, owner);
                 if self.is_wanted(pid) || self.told.contains_key(&pid) {
                     changed.insert(tid, self.credit((pid, tid), owner.start, more, to));
                 }
@@ -310,38 +302,34 @@ impl Engine {
         total
     }
 
-    /// The process and the thread, as seen from here, of a line in the file of a process.
-    fn whose(&mut self, pid: u32, owner: Owner) -> Option<(u32, Tid)> {
-        if owner.number == 0 {
-            return Some((pid, others_of(pid)));
+    /// The process and the thread, as seen from here, of a line in the file of a process. Callers
+    /// of a mount in another namespace of processes are its own others: they are known by its
+    /// numbers alone.
+    fn whose(&mut self, pid: u32, owner: Owner) -> (u32, Tid) {
+        let others = (pid, others_of(pid));
+        let number = owner.number;
+        let is_inside = self.users.get(&pid).is_some_and(|user| user.is_inside);
+        match (number, owner.is_caller, is_inside) {
+            (0, ..) | (_, true, true) => others,
+            (_, true, false) if owner.process == 0 => others,
+            (_, true, false) => (owner.process, number),
+            (_, false, false) => (pid, number),
+            (_, false, true) => match self.inner(pid, number) {
+                Some(tid) => (pid, tid),
+                None => others,
+            },
         }
-        let tid = match proc::inner_pid(pid) {
-            None => owner.number,
-            Some(_) => {
-                let threads = proc::inner_threads(pid);
-                threads
-                    .iter()
-                    .find(|(inner, _)| *inner == owner.number)?
-                    .1
-            }
-        };
-        if !owner.is_caller {
-            return Some((pid, tid));
+    }
+
+    /// The number here of a thread by that in its own namespace.
+    fn inner(&mut self, pid: u32, number: u32) -> Option<Tid> {
+        if let Some(tid) = self.inner.get(&(pid, number)) {
+            return Some(*tid);
         }
-        let is_same = |tid: Tid| {
-            let stat = proc::stat(tid);
-            stat.is_ok_and(|stat| owner.start == 0 || stat.start_ns == owner.start * proc::TICK_NS)
-        };
-        let process = match proc::process_of(tid).filter(|_| is_same(tid)) {
-            Some(process) => process,
-            // It has ended: a mount's own figure, unless it was seen before.
-            None => self.callers.get(&tid).copied().unwrap_or(pid),
-        };
-        if self.callers.len() >= CALLERS_MAX {
-            self.callers.clear();
+        for (inner, tid) in proc::inner_threads(pid) {
+            self.inner.insert((pid, inner), tid);
         }
-        self.callers.insert(tid, process);
-        Some((process, tid))
+        self.inner.get(&(pid, number)).copied()
     }
 
     fn tell(&mut self, pid: u32, to: &mut Vec<Event>) {
@@ -382,6 +370,7 @@ impl Engine {
         for pid in ended {
             self.sources.retain(|source| source.pid != pid);
             self.users.remove(&pid);
+            self.inner.retain(|(process, _), _| *process != pid);
             self.family.remove(&pid);
             if self.told.remove(&pid).is_some() {
                 to.push(Event::Ended { pid });

@@ -31,6 +31,7 @@ impl Source {
                 number: line.number,
                 is_caller: line.is_caller,
                 start: line.start,
+                process: line.process,
             },
             counts: calls(line.counts),
         };

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{BUSY, BYTES, CALLER, Counts, LINES, MAGIC, NAME, NUMBER, OTHERS, WORDS, header, word};
+use super::{BUSY, BYTES, CALLER, Counts, LINES, MAGIC, NAME, NUMBER, OTHERS};
+use super::{PROCESS_SHIFT, TICKS, WORDS, header, word};
 use crate::address_space::Mapping;
 use crate::processes::slots;
 use crate::processes::thread;
@@ -283,14 +284,24 @@ fn sealed() -> io::Result<OwnedFd> {
     Ok(slots::keep(file))
 }
 
-/// When a thread was started, in the kernel's ticks since the machine was. A mount's caller is any
-/// thread that `/proc` has.
+/// The word of a line that tells the thread's start, in the kernel's ticks since the machine was,
+/// and above it the process of a mount's caller, who waits for an answer now and may be gone
+/// later. A caller is any thread that `/proc` has. `None`: there is no such thread.
 fn start_of(name: u64) -> Option<u64> {
     let number = name & NUMBER;
-    let path = match name & CALLER {
-        0 => format!("/proc/self/task/{number}/stat"),
-        _ => format!("/proc/{number}/stat"),
-    };
+    if name & CALLER == 0 {
+        return ticks(&format!("/proc/self/task/{number}/stat"));
+    }
+    let ticks = ticks(&format!("/proc/{number}/stat"))?;
+    let status = std::fs::read_to_string(format!("/proc/{number}/status")).ok()?;
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    let process: u64 = process
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0);
+    Some(ticks & TICKS | process << PROCESS_SHIFT)
+}
+
+fn ticks(path: &str) -> Option<u64> {
     let text = std::fs::read_to_string(path).ok()?;
     let (_, behind) = text.rsplit_once(')')?;
     // The field 22 of proc(5); the first one behind the name is 3.

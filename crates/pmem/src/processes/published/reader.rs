@@ -7,7 +7,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-use super::{BUSY, BYTES, CALLER, Counts, LINES, MAGIC, NUMBER, OTHERS, WORDS, header, word};
+use super::{
+    BUSY, BYTES, CALLER, Counts, LINES, MAGIC, NUMBER, OTHERS, PROCESS_SHIFT, TICKS, WORDS, header,
+    word,
+};
 
 /// Reads until two agree.
 const TRIES: usize = 8;
@@ -23,6 +26,8 @@ pub struct Line {
     pub is_caller: bool,
     /// When the thread was started, in ticks of the kernel; 0: unknown.
     pub start: u64,
+    /// A caller's process as the owner sees it; 0: unknown.
+    pub process: u32,
     /// Its counts.
     pub counts: Counts,
 }
@@ -97,7 +102,8 @@ fn snapshot(one: &[u64], other: &[u64]) -> io::Result<Snapshot> {
             name,
             number: u32::try_from(name & NUMBER).unwrap_or(0),
             is_caller: name & CALLER != 0 && number != OTHERS,
-            start: other[word::START],
+            start: other[word::START] & TICKS,
+            process: u32::try_from(other[word::START] >> PROCESS_SHIFT).unwrap_or(0),
             counts: Counts::of(std::array::from_fn(|at| other[word::COUNTS + at])),
         });
     }

@@ -1,0 +1,426 @@
+//! Goal: `pmmon` with the backend `engine` tells exactly what each thread has read and written by
+//! calls on a pool, of a user of the library, of unmodified programs below `pmfs run`, and of
+//! callers of a mount; and nothing is left of whoever is killed. Method: programs whose threads
+//! say what they have done. The program `pmfs` is the one beside `pmmon`, if there is one.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use pmfs::{Fs, NewNode, OpenOptions, ROOT_INO};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const MONITOR: &str = env!("CARGO_BIN_EXE_pmmon");
+const NOBODY: u32 = 65_534;
+/// Has [`library_user`] use this pool.
+const POOL: &str = "PMMON_TEST_POOL";
+const THREADS: &str = "PMMON_TEST_THREADS";
+
+/// Bytes written and read by thread.
+type Truth = BTreeMap<u64, (u64, u64)>;
+
+/// A pool in memory.
+struct Bench {
+    dir: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = TempDir::new_in("/dev/shm").unwrap();
+        let bench = Self { dir };
+        let options = pmfs_admin::MkfsOptions {
+            size: Some(64 << 20),
+            ..Default::default()
+        };
+        pmfs_admin::mkfs(&bench.pool(), &options).expect("a pool");
+        bench
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn pool(&self) -> PathBuf {
+        self.path("pool")
+    }
+
+    /// A folder in which a mount may be.
+    fn place(&self) -> PathBuf {
+        let place = self.path("place");
+        fs::create_dir_all(&place).unwrap();
+        place
+    }
+
+    fn user(&self, threads: u64) -> User {
+        User::start(user_command(
+            &std::env::current_exe().unwrap(),
+            &self.pool(),
+            threads,
+        ))
+    }
+
+    fn record(&self, arguments: &[&str]) -> Recording {
+        Recording::start(Command::new(MONITOR), self.path("recording"), arguments)
+    }
+}
+
+fn user_command(program: &Path, pool: &Path, threads: u64) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--exact", "library_user", "--nocapture"]);
+    command.env(POOL, pool).env(THREADS, threads.to_string());
+    command
+}
+
+/// This program again, as a user of the library.
+struct User {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+}
+
+impl User {
+    fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let to = child.stdin.take();
+        let from = BufReader::new(child.stdout.take().unwrap());
+        let mut user = Self { child, to, from };
+        user.lines_to("ready");
+        user
+    }
+
+    fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn lines_to(&mut self, last: &str) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            let read = self.from.read_line(&mut line).unwrap();
+            assert!(read > 0, "no {last}: {lines:?}");
+            if line.trim() == last {
+                return lines;
+            }
+            lines.push(line);
+        }
+    }
+
+    /// Has all threads work once. Bytes by thread.
+    fn work(&mut self) -> Truth {
+        let to = self.to.as_mut().unwrap();
+        writeln!(to, "go").unwrap();
+        let lines = self.lines_to("done");
+        let truth = lines.iter().filter_map(|line| {
+            let (_, told) = line.split_once("truth ")?;
+            let numbers: Vec<u64> = told.split_whitespace().map(|it| it.parse().unwrap()).collect();
+            Some((numbers[0], (numbers[1], numbers[2])))
+        });
+        truth.collect()
+    }
+
+    /// Has it end.
+    fn end(mut self) {
+        self.to = None;
+        self.child.wait().unwrap();
+    }
+
+    fn publishes(&self) -> bool {
+        let fds = fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap();
+        let mut links = fds.filter_map(|fd| fs::read_link(fd.ok()?.path()).ok());
+        links.any(|link| link.to_string_lossy().starts_with("/memfd:pmfs-calls"))
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// No test of its own: the program that [`User`] starts. Each word on stdin has threads work, of
+/// which thread `i` writes and reads bytes in numbers that no other one does.
+#[test]
+fn library_user() {
+    let Some(pool) = std::env::var_os(POOL) else {
+        return;
+    };
+    let threads: u64 = std::env::var(THREADS).unwrap().parse().unwrap();
+    let fs = Fs::open(Path::new(&pool), &OpenOptions::default()).unwrap();
+    println!("\nready");
+    for line in std::io::stdin().lines() {
+        assert_eq!(line.unwrap(), "go");
+        std::thread::scope(|scope| {
+            for number in 0..threads {
+                let fs = &fs;
+                scope.spawn(move || work(fs, number));
+            }
+        });
+        println!("done");
+    }
+    fs.close().unwrap();
+}
+
+fn work(fs: &Fs, number: u64) {
+    let node = NewNode {
+        umask: 0,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+    };
+    let tid = rustix::thread::gettid().as_raw_nonzero().get();
+    let name = format!("{tid}");
+    let file = fs.create(ROOT_INO, name.as_bytes(), &node).unwrap().ino;
+    let data = vec![7; 100 * (number as usize + 1)];
+    let (mut written, mut read) = (0, 0);
+    for _ in 0..37 + number {
+        let (_, more) = fs.append(file, &data).unwrap();
+        written += more as u64;
+    }
+    let mut buffer = vec![0; 5000];
+    for at in 0..21 + number {
+        // The last ones are shorter than what is asked for.
+        read += fs.read(file, at * 200, &mut buffer).unwrap() as u64;
+    }
+    fs.unlink(ROOT_INO, name.as_bytes()).unwrap();
+    println!("truth {tid} {written} {read}");
+}
+
+/// A recording that goes on.
+struct Recording {
+    child: Child,
+    file: PathBuf,
+}
+
+impl Recording {
+    fn start(mut monitor: Command, file: PathBuf, arguments: &[&str]) -> Self {
+        monitor.args(["record", "--backend", "engine", "-o"]);
+        monitor.arg(&file).args(arguments).stderr(Stdio::null());
+        let child = monitor.stdout(Stdio::piped()).spawn().unwrap();
+        Self { child, file }
+    }
+
+    /// Waits until the processes are asked, as they are before the first event of one is told.
+    fn ready(self) -> Self {
+        let is_there = || fs::read_to_string(&self.file).is_ok_and(|text| text.contains("process"));
+        wait_until("a process in the recording", is_there);
+        self
+    }
+
+    /// Ends it if it goes on, and tells the report by thread.
+    fn report(mut self) -> Value {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        self.child.wait().unwrap();
+        self.read()
+    }
+
+    /// Waits for the end.
+    fn ended(mut self) -> Value {
+        self.child.wait().unwrap();
+        self.read()
+    }
+
+    fn read(&self) -> Value {
+        let mut report = Command::new(MONITOR);
+        report.arg("report").arg(&self.file);
+        let run = report.args(["--by", "thread", "--json"]).output().unwrap();
+        assert!(run.status.success(), "{run:?}");
+        serde_json::from_slice(&run.stdout).unwrap()
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "no {what} in 20 s");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The bytes by thread that a report has of a process. Its intervals have no width.
+fn told(report: &Value, pid: u32) -> Truth {
+    assert_eq!(report["backend"][0], "engine");
+    let rows = report["processes"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["pid"] == pid);
+    let row = row.unwrap_or_else(|| panic!("no {pid}: {report}"));
+    let mut sums = (0, 0);
+    let threads = row["threads"].as_array().unwrap();
+    let of = |row: &Value, way: &str| {
+        let ends = ["bytes", "low", "high"].map(|end| row[way][end].as_f64().unwrap());
+        assert!(ends.iter().all(|end| *end == ends[0]), "{row}");
+        ends[0] as u64
+    };
+    let found: Truth = threads
+        .iter()
+        .map(|thread| {
+            let bytes = (of(thread, "written"), of(thread, "read"));
+            assert_eq!(thread["calls"]["written_bytes"], bytes.0);
+            sums = (sums.0 + bytes.0, sums.1 + bytes.1);
+            (thread["tid"].as_u64().unwrap(), bytes)
+        })
+        .collect();
+    assert_eq!((of(row, "written"), of(row, "read")), sums, "{row}");
+    found
+}
+
+/// Threads that have done nothing may be there or not.
+fn busy(truth: Truth) -> Truth {
+    truth
+        .into_iter()
+        .filter(|(_, bytes)| *bytes != (0, 0))
+        .collect()
+}
+
+#[test]
+fn a_user_of_the_library() {
+    for threads in 1..=4 {
+        let bench = Bench::new();
+        let mut user = bench.user(threads);
+        let pid = user.pid();
+        // What was before is not told.
+        user.work();
+        assert!(!user.publishes(), "nobody asks");
+        let recording = bench.record(&["--pid", &pid.to_string()]).ready();
+        let mut truth = user.work();
+        assert!(user.publishes(), "it is asked");
+        truth.extend(user.work());
+        user.end();
+        let report = recording.ended();
+        assert_eq!(truth.len() as u64, 2 * threads);
+        assert_eq!(busy(told(&report, pid)), truth, "{report}");
+        let cause = &report["not_seen"][0]["cause"];
+        assert_eq!(cause, "accesses before the monitor began");
+    }
+}
+
+/// Goal: two monitors at once, of which one begins later and neither knows the process.
+#[test]
+fn two_monitors() {
+    let bench = Bench::new();
+    let mut user = bench.user(2);
+    let pool = bench.pool();
+    let pool = pool.to_str().unwrap();
+    let pid = user.pid();
+    let first = bench.record(&["--pid", &pid.to_string()]).ready();
+    let mut all = user.work();
+    let second = Command::new(MONITOR);
+    let all_of_it = ["--pool", pool, "--seconds", "2"];
+    let second = Recording::start(second, bench.path("second"), &all_of_it);
+    // It does not tell a process that has done nothing.
+    std::thread::sleep(Duration::from_millis(1000));
+    let more = user.work();
+    all.extend(more.clone());
+    assert_eq!(busy(told(&second.ended(), pid)), more);
+    user.end();
+    assert_eq!(busy(told(&first.ended(), pid)), all);
+}
+
+/// Goal: what a program had counted when it was killed is told, and nothing is left of it.
+#[test]
+fn a_killed_program() {
+    let bench = Bench::new();
+    let mut user = bench.user(3);
+    let pid = user.pid();
+    let recording = bench.record(&["--pid", &pid.to_string()]).ready();
+    let truth = user.work();
+    user.child.kill().unwrap();
+    user.child.wait().unwrap();
+    assert_eq!(busy(told(&recording.ended(), pid)), truth);
+    let fs = Fs::open(&bench.pool(), &OpenOptions::default()).unwrap();
+    fs.close().unwrap();
+    // The next one, in the same slot, is not asked.
+    let mut next = bench.user(1);
+    next.work();
+    assert!(!next.publishes());
+}
+
+/// Goal: a process stops to publish soon after its monitor was killed, or has ended.
+#[test]
+fn a_killed_monitor() {
+    let bench = Bench::new();
+    let mut user = bench.user(1);
+    let pid = user.pid().to_string();
+    for is_killed in [true, false] {
+        let mut recording = bench.record(&["--pid", &pid]).ready();
+        user.work();
+        assert!(user.publishes());
+        match is_killed {
+            true => recording.child.kill().unwrap(),
+            false => drop(recording.report()),
+        }
+        std::thread::sleep(Duration::from_millis(3100));
+        user.work();
+        assert!(!user.publishes(), "killed: {is_killed}");
+    }
+    // And begins again.
+    let recording = bench.record(&["--pid", &pid]).ready();
+    let pid = user.pid();
+    let truth = user.work();
+    user.end();
+    assert_eq!(busy(told(&recording.ended(), pid)), truth);
+}
+
+/// Goal: an ordinary user may look at his programs, without any capability, and others are told
+/// that they may not.
+#[test]
+fn an_ordinary_user() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: who is not root can be nobody else");
+        return;
+    }
+    let bench = Bench::new();
+    fs::set_permissions(bench.dir.path(), Permissions::from_mode(0o755)).unwrap();
+    chown(bench.pool(), Some(NOBODY), Some(NOBODY)).unwrap();
+    fs::set_permissions(bench.pool(), Permissions::from_mode(0o600)).unwrap();
+    let copied = |program: &Path| {
+        let copy = bench.path(program.file_name().unwrap().to_str().unwrap());
+        fs::copy(program, &copy).unwrap();
+        copy
+    };
+    let program = copied(&std::env::current_exe().unwrap());
+    let monitor = copied(MONITOR.as_ref());
+    let place = bench.place();
+    chown(&place, Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut command = user_command(&program, &bench.pool(), 2);
+    command.uid(NOBODY).gid(NOBODY);
+    let mut user = User::start(command);
+    let pid = user.pid();
+    let record = |uid: u32, name: &str| {
+        let mut command = Command::new(&monitor);
+        command.uid(uid).gid(uid);
+        Recording::start(command, place.join(name), &["--pid", &pid.to_string()]).ready()
+    };
+    let recording = record(NOBODY, "own");
+    let truth = user.work();
+    fs::set_permissions(&place, Permissions::from_mode(0o777)).unwrap();
+    let stranger = record(NOBODY - 1, "other");
+    user.work();
+    let report = stranger.report();
+    assert_eq!(busy(told(&report, pid)), Truth::new());
+    let causes = report["not_seen"].to_string();
+    assert!(
+        causes.contains("permission denied") && causes.contains("same user"),
+        "{causes}"
+    );
+    drop(recording);
+    let recording = record(NOBODY, "again");
+    let more = user.work();
+    user.end();
+    assert_eq!(busy(told(&recording.ended(), pid)), more);
+    assert_eq!(truth.len(), more.len());
+}

@@ -55,6 +55,13 @@ impl Looks {
         }
     }
 
+    fn step_time(&self) -> Duration {
+        match self {
+            Self::Sampled(..) => STEP,
+            Self::Counted(_) => Engine::STEP,
+        }
+    }
+
     fn is_busy(&self) -> bool {
         match self {
             Self::Sampled(monitor, _) => monitor.is_busy(),
@@ -146,7 +153,7 @@ impl Session {
             if left.is_zero() {
                 return Ok(true);
             }
-            std::thread::sleep(STEP.min(left));
+            std::thread::sleep(self.monitor.step_time().min(left));
         }
     }
 

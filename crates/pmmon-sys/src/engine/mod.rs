@@ -17,7 +17,7 @@ use pmmon::ledger::{ENGINE, others_of};
 use pmmon::{Event, Tid, Wanted, proc};
 
 use crate::Finder;
-use pool::{Asked, Pool};
+use pool::Pool;
 use source::Source;
 
 /// How often slots, tasks and children are looked at.
@@ -40,6 +40,8 @@ pub struct Engine {
     only: Vec<(u64, u64)>,
     finder: Finder,
     pools: Vec<((u64, u64), Pool)>,
+    /// Calls that the processes in the pools had made, by inode of the pool, slot, and number.
+    calls: HashMap<(u64, u64, u32), u64>,
     users: BTreeMap<u32, User>,
     sources: Vec<Source>,
     told: BTreeMap<u32, Told>,
@@ -54,8 +56,8 @@ pub struct Engine {
 /// A process that has a pool mapped.
 struct User {
     start_ns: u64,
-    /// It is in another namespace of processes.
-    is_inside: bool,
+    /// Its number in its own namespace.
+    inner_pid: u32,
     files_at: Option<Instant>,
 }
 
@@ -83,6 +85,7 @@ impl Engine {
             only,
             finder,
             pools: Vec::new(),
+            calls: HashMap::new(),
             users: BTreeMap::new(),
             sources: Vec::new(),
             told: BTreeMap::new(),
@@ -116,15 +119,20 @@ impl Engine {
         }
     }
 
-    /// Looks after processes if it is time to, and appends what was counted. Call it every few
-    /// milliseconds.
+    /// Looks after processes if it is time to, and appends what was counted. Call it every
+    /// [`STEP`](Engine::STEP).
     pub fn step(&mut self, time_ns: u64, to: &mut Vec<Event>) {
         if is_due(self.looked_at, LOOK_EVERY) {
             self.looked_at = Some(Instant::now());
             self.look(time_ns, to);
         }
-        self.read(time_ns, to);
+        // One that makes its first calls may have ended at the next look.
+        let begun = self.ask(time_ns, to);
+        self.find_sources(|pid| begun.contains(&pid), to);
     }
+
+    /// The time between steps: a process that ends as soon after its first call is not seen.
+    pub const STEP: Duration = Duration::from_millis(2);
 
     /// Appends what was counted last.
     pub fn end(&mut self, time_ns: u64, to: &mut Vec<Event>) {
@@ -146,8 +154,8 @@ impl Engine {
                 self.look_for_pools(pid, to);
             }
         }
-        self.find_sources(to);
-        self.ask(time_ns, to);
+        self.find_sources(|_| false, to);
+        self.read(time_ns, to);
         self.leave_ended(time_ns, to);
     }
 
@@ -201,7 +209,7 @@ impl Engine {
         if let Ok(stat) = proc::stat(pid) {
             let user = User {
                 start_ns: stat.start_ns,
-                is_inside: proc::inner_pid(pid).is_some(),
+                inner_pid: proc::inner_pid(pid).unwrap_or(pid),
                 files_at: None,
             };
             self.users.entry(pid).or_insert(user);
@@ -210,11 +218,12 @@ impl Engine {
 
     /// Opens the files of users that publish. What one had counted before is not told again, if it
     /// ran before this monitor did: whatever is counted once it was asked is in a later file.
-    fn find_sources(&mut self, to: &mut Vec<Event>) {
+    fn find_sources(&mut self, begins: impl Fn(u32) -> bool, to: &mut Vec<Event>) {
         let mut failed = Vec::new();
         for (pid, user) in &mut self.users {
             let has_one = self.sources.iter().any(|source| source.pid == *pid);
-            if has_one && !is_due(user.files_at, FILES_EVERY) {
+            let is_first = !has_one && begins(user.inner_pid);
+            if !is_first && !is_due(user.files_at, FILES_EVERY) {
                 continue;
             }
             let is_first = user.files_at.replace(Instant::now()).is_none();
@@ -241,23 +250,46 @@ impl Engine {
             .retain(|source| only.is_empty() || only.contains(&source.pool));
     }
 
-    /// Asks those who are wanted, and all mounts.
-    fn ask(&mut self, time_ns: u64, to: &mut Vec<Event>) {
-        let mut not_writable = false;
+    /// Asks those who are wanted, and all mounts. The processes that have made calls since, by
+    /// their numbers in their own namespaces.
+    fn ask(&mut self, time_ns: u64, to: &mut Vec<Event>) -> BTreeSet<u32> {
         let all = matches!(self.wanted, Wanted::All);
         let inner: BTreeSet<u32> = self.family.values().copied().collect();
-        self.pools.retain(|(_, pool)| {
-            let asked = pool.ask(time_ns, |pid| all || inner.contains(&pid));
-            not_writable |= matches!(asked, Ok(Asked::NotWritable));
-            asked.is_ok()
+        let (mut begun, mut calls) = (BTreeSet::new(), HashMap::new());
+        let (mut silent, mut strangers) = (BTreeSet::new(), BTreeSet::new());
+        self.pools.retain(|((_, inode), pool)| {
+            let Ok(seats) = pool.ask(time_ns, |pid| all || inner.contains(&pid)) else {
+                return false;
+            };
+            for seat in seats {
+                let key = (*inode, seat.slot, seat.pid);
+                match self.calls.get(&key) {
+                    Some(before) if *before == seat.calls => {}
+                    Some(_) => _ = begun.insert(seat.pid),
+                    None => _ = strangers.insert(seat.pid),
+                }
+                calls.insert(key, seat.calls);
+                if !seat.is_asked {
+                    silent.insert(seat.pid);
+                }
+            }
+            true
         });
-        if not_writable {
-            let silent = |pid: &u32| !self.sources.iter().any(|source| source.pid == *pid);
-            let pids: Vec<u32> = self.users.keys().copied().filter(silent).collect();
-            for pid in pids {
+        self.calls = calls;
+        for pid in strangers {
+            // Its number here may be another: the next look at all processes finds it.
+            self.look_for_pools(pid, to);
+            begun.insert(pid);
+        }
+        let users = self.users.iter();
+        let pids = users.filter(|(_, user)| silent.contains(&user.inner_pid));
+        let pids: Vec<u32> = pids.map(|(pid, _)| *pid).collect();
+        for pid in pids {
+            if !self.sources.iter().any(|source| source.pid == pid) {
                 self.lack(pid, NOT_WRITABLE, ASK_ELSE, to);
             }
         }
+        begun
     }
 
     /// Appends what was counted since the last time.
@@ -308,7 +340,10 @@ impl Engine {
     fn whose(&mut self, pid: u32, owner: Owner) -> (u32, Tid) {
         let others = (pid, others_of(pid));
         let number = owner.number;
-        let is_inside = self.users.get(&pid).is_some_and(|user| user.is_inside);
+        let is_inside = self
+            .users
+            .get(&pid)
+            .is_some_and(|user| user.inner_pid != pid);
         match (number, owner.is_caller, is_inside) {
             (0, ..) | (_, true, true) => others,
             (_, true, false) if owner.process == 0 => others,

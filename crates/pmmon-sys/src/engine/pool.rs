@@ -26,13 +26,17 @@ pub(super) struct Pool {
     can_write: bool,
 }
 
-/// What came of asking the processes of a pool.
+/// A process in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// They are asked.
-    Yes,
-    /// Some are not, because the pool may not be written.
-    NotWritable,
+pub(super) struct Seat {
+    /// Its slot.
+    pub slot: u64,
+    /// Its number in its own namespace.
+    pub pid: u32,
+    /// Calls that it has made.
+    pub calls: u64,
+    /// It is asked, or need not be. `false`: the pool may not be written.
+    pub is_asked: bool,
 }
 
 impl Pool {
@@ -56,38 +60,39 @@ impl Pool {
         Ok((data.dev(), data.ino()))
     }
 
-    /// Asks the processes in the pool that are wanted, by their numbers in their own namespaces,
-    /// and mounts.
-    pub fn ask(&self, now_ns: u64, wanted: impl Fn(u32) -> bool) -> io::Result<Asked> {
+    /// The processes in the pool. Those that are wanted, by their numbers in their own namespaces,
+    /// and mounts are asked.
+    pub fn ask(&self, now_ns: u64, wanted: impl Fn(u32) -> bool) -> io::Result<Vec<Seat>> {
         let geometry = self.geometry()?;
         let end = self.word(RuntimeHeaderRaw::slots_end.of(geometry.header))?;
         let count = end.min(geometry.slot_count);
         let len = usize::try_from(count * SlotRaw::SIZE).map_err(io::Error::other)?;
         let mut slots = vec![0; len];
         self.file.read_exact_at(&mut slots, geometry.slot(0))?;
-        let mut asked = Asked::Yes;
-        for (index, slot) in slots.chunks_exact(SlotRaw::SIZE as usize).enumerate() {
-            let word = |off: u64| -> u64 {
-                let at = off as usize;
-                let bytes = slot.get(at..at + 8).and_then(|it| it.try_into().ok());
-                bytes.map_or(0, u64::from_le_bytes)
-            };
-            let pid = u32::try_from(word(SlotRaw::pid.offset())).unwrap_or(0);
-            let is_mount = word(SlotRaw::asked.offset()) != 0;
-            let until = word(SlotRaw::sessions.offset());
-            let is_live = word(SlotRaw::state.offset()) == SLOT_LIVE;
-            if !is_live || !(is_mount || wanted(pid)) || until >= now_ns + AGAIN_NS {
+        let mut seats = Vec::new();
+        for (slot, bytes) in slots.chunks_exact(SlotRaw::SIZE as usize).enumerate() {
+            let slot = slot as u64;
+            if word_of(bytes, SlotRaw::state.offset()) != SLOT_LIVE {
                 continue;
             }
-            if !self.can_write {
-                asked = Asked::NotWritable;
-                continue;
+            let pid = u32::try_from(word_of(bytes, SlotRaw::pid.offset())).unwrap_or(0);
+            let reads = word_of(bytes, SlotRaw::reads.offset());
+            let is_mount = word_of(bytes, SlotRaw::asked.offset()) != 0;
+            let until = word_of(bytes, SlotRaw::sessions.offset());
+            let needs_asking = (is_mount || wanted(pid)) && until < now_ns + AGAIN_NS;
+            if needs_asking && self.can_write {
+                let until = (now_ns + ASKED_NS).to_le_bytes();
+                let off = SlotRaw::sessions.of(geometry.slot(slot));
+                self.file.write_all_at(&until, off)?;
             }
-            let off = SlotRaw::sessions.of(geometry.slot(index as u64));
-            let until = (now_ns + ASKED_NS).to_le_bytes();
-            self.file.write_all_at(&until, off)?;
+            seats.push(Seat {
+                slot,
+                pid,
+                calls: reads.wrapping_add(word_of(bytes, SlotRaw::changes.offset())),
+                is_asked: !needs_asking || self.can_write,
+            });
         }
-        Ok(asked)
+        Ok(seats)
     }
 
     /// The places in the pool, of this moment: it may grow.
@@ -107,6 +112,12 @@ impl Pool {
         self.file.read_exact_at(&mut bytes, off)?;
         Ok(u64::from_le_bytes(bytes))
     }
+}
+
+fn word_of(bytes: &[u8], off: u64) -> u64 {
+    let at = off as usize;
+    let word = bytes.get(at..at + 8).and_then(|word| word.try_into().ok());
+    word.map_or(0, u64::from_le_bytes)
 }
 
 fn open(path: &str, inode: u64, can_write: bool) -> io::Result<File> {

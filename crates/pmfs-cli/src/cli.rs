@@ -53,7 +53,7 @@ mount are refused (docs/SEMANTICS.md, Without a mount).
 
 PMFS_LOG names a log file: why a program uses the mount, and the calls refused without one. PMFS_PATCH names \
 further libraries that make system calls of their own, with colons between. PMFS_PATCH_MODE=place overwrites their calls \
-instead of mapping patched images.")]
+instead of mapping patched images. PMFS_MONITOR=1 counts calls by thread from the start on, for pmmon(1).")]
     Run(Run),
     /// Check a pool that is not mounted, and repair it
     #[command(

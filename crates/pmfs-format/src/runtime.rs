@@ -206,7 +206,9 @@ on_media! {
         /// The device that it emulates instead: its number plus one (8 bits), modules (8), the
         /// power of two of a chunk's bytes (8), zero (8), mW of a module (32). 0: none.
         @ 168 device: u64,
-        /// Until when a heap's process keeps sessions of readers open; zero in a pool.
+        /// Until when a heap's process keeps sessions of readers open. In a pool, the first tells
+        /// until when a monitor asks for counts of calls by thread, ns of CLOCK_MONOTONIC; 0: none
+        /// asks; 2^64 - 1: the process was started so. The second is zero.
         @ 176 sessions: [u64; 2],
     }
 }

@@ -18,6 +18,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const MONITOR: &str = env!("CARGO_BIN_EXE_pmmon");
+const WRITER: &str = env!("CARGO_BIN_EXE_pmm-writer");
 const NOBODY: u32 = 65_534;
 /// Has [`library_user`] use this pool.
 const POOL: &str = "PMMON_TEST_POOL";
@@ -58,6 +59,46 @@ impl Bench {
         place
     }
 
+    /// A program that anybody may start. This process does not write it: a child that another
+    /// thread starts meanwhile would have it open for writing, and it could not be executed.
+    fn copied(&self, program: &Path) -> PathBuf {
+        let copy = self.path(program.file_name().unwrap().to_str().unwrap());
+        let run = Command::new("cp").arg(program).arg(&copy).status().unwrap();
+        assert!(run.success(), "{} is copied", program.display());
+        copy
+    }
+
+    /// The program `pmfs` with its library, if it is built.
+    fn pmfs(&self) -> Option<PathBuf> {
+        let beside = Path::new(MONITOR).with_file_name("pmfs");
+        let library = "libpmfs_shim.so";
+        let deps = std::env::current_exe().unwrap().with_file_name(library);
+        let libraries = [beside.with_file_name(library), deps];
+        let library = libraries.iter().find(|path| path.exists());
+        let (true, Some(library)) = (beside.exists(), library) else {
+            eprintln!("skipped: there is no {} with its library", beside.display());
+            return None;
+        };
+        self.copied(library);
+        Some(self.copied(&beside))
+    }
+
+    /// Mounts the pool.
+    fn mounted(&self, pmfs: &Path) -> Option<Mounted> {
+        let (pool, place) = (self.pool(), self.place());
+        let run = Command::new(pmfs)
+            .arg("mount")
+            .args([&pool, &place])
+            .output();
+        let run = run.unwrap();
+        if !run.status.success() {
+            eprintln!("skipped: {run:?}");
+            return None;
+        }
+        let pmfs = pmfs.to_path_buf();
+        Some(Mounted { pmfs, place })
+    }
+
     fn user(&self, threads: u64) -> User {
         User::start(user_command(
             &std::env::current_exe().unwrap(),
@@ -68,6 +109,19 @@ impl Bench {
 
     fn record(&self, arguments: &[&str]) -> Recording {
         Recording::start(Command::new(MONITOR), self.path("recording"), arguments)
+    }
+}
+
+/// A mount, unmounted when this goes.
+struct Mounted {
+    pmfs: PathBuf,
+    place: PathBuf,
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let mut command = Command::new(&self.pmfs);
+        let _ = command.arg("umount").arg(&self.place).output();
     }
 }
 
@@ -396,13 +450,8 @@ fn an_ordinary_user() {
     fs::set_permissions(bench.dir.path(), Permissions::from_mode(0o755)).unwrap();
     chown(bench.pool(), Some(NOBODY), Some(NOBODY)).unwrap();
     fs::set_permissions(bench.pool(), Permissions::from_mode(0o600)).unwrap();
-    let copied = |program: &Path| {
-        let copy = bench.path(program.file_name().unwrap().to_str().unwrap());
-        fs::copy(program, &copy).unwrap();
-        copy
-    };
-    let program = copied(&std::env::current_exe().unwrap());
-    let monitor = copied(MONITOR.as_ref());
+    let program = bench.copied(&std::env::current_exe().unwrap());
+    let monitor = bench.copied(MONITOR.as_ref());
     let place = bench.place();
     chown(&place, Some(NOBODY), Some(NOBODY)).unwrap();
     let mut command = user_command(&program, &bench.pool(), 2);
@@ -433,4 +482,115 @@ fn an_ordinary_user() {
     user.end();
     assert_eq!(busy(told(&recording.ended(), pid)), more);
     assert_eq!(truth.len(), more.len());
+}
+
+/// The counts of `pmm-writer`, of which each thread writes by pwrite(2) what it is told.
+fn written(mut command: Command, file: &Path, threads: u64, bench: &Bench) -> (Value, u32, Truth) {
+    command
+        .arg(file)
+        .args(["--size", "1M", "--total", "3M", "--access", "256"]);
+    command.args(["--calls", "pwrite", "--wait", "--json", "--threads"]);
+    command.arg(threads.to_string());
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut from = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    from.read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+    let pid = u32::try_from(ready["pid"].as_u64().unwrap()).unwrap();
+    let recording = bench.record(&["--pid", &pid.to_string()]).ready();
+    // By now a mount is asked, too.
+    std::thread::sleep(Duration::from_millis(50));
+    writeln!(child.stdin.as_ref().unwrap()).unwrap();
+    line.clear();
+    from.read_line(&mut line).unwrap();
+    let done: Value = serde_json::from_str(&line).unwrap();
+    assert!(child.wait().unwrap().success());
+    let threads = done["threads"].as_array().unwrap().iter();
+    let truth = threads.map(|thread| {
+        let bytes = thread["written_bytes"].as_u64().unwrap();
+        (thread["tid"].as_u64().unwrap(), (bytes, 0))
+    });
+    (recording.ended(), pid, truth.collect())
+}
+
+#[test]
+fn an_unmodified_program_below_run() {
+    for threads in 1..=4 {
+        let bench = Bench::new();
+        let Some(pmfs) = bench.pmfs() else { return };
+        let place = bench.place();
+        let mut command = Command::new(pmfs);
+        command
+            .arg("run")
+            .arg("--pool")
+            .arg(bench.pool())
+            .arg("--at")
+            .arg(&place);
+        command.arg("--").arg(WRITER);
+        let (report, pid, truth) = written(command, &place.join("load"), threads, &bench);
+        assert_eq!(truth.len() as u64, threads);
+        assert_eq!(busy(told(&report, pid)), truth, "{report}");
+    }
+}
+
+/// Goal: a caller of a mount has what it has written through it, by thread, also one that has
+/// ended; the mount itself is not told where it is not asked for.
+#[test]
+fn a_caller_of_a_mount() {
+    let bench = Bench::new();
+    let Some(pmfs) = bench.pmfs() else { return };
+    let Some(mounted) = bench.mounted(&pmfs) else {
+        return;
+    };
+    for threads in 1..=4 {
+        let file = mounted.place.join(format!("load{threads}"));
+        let (report, pid, truth) = written(Command::new(WRITER), &file, threads, &bench);
+        assert_eq!(truth.len() as u64, threads);
+        assert_eq!(busy(told(&report, pid)), truth, "{report}");
+        assert_eq!(report["processes"].as_array().unwrap().len(), 1, "{report}");
+    }
+}
+
+/// Goal: a program that forks, and one that becomes another, have their own figures. Method: `dd`
+/// as a child of a shell, and in the shell's place, with input that is late.
+#[test]
+fn fork_and_exec() {
+    let bench = Bench::new();
+    let Some(pmfs) = bench.pmfs() else { return };
+    let place = bench.place();
+    let script = "\
+        late() { sleep 0.3; head -c $1 /dev/zero; sleep 0.3; }; \
+        late 7000 | dd bs=1000 iflag=fullblock of=a; \
+        late 4500 | (exec dd bs=500 iflag=fullblock of=b)";
+    let pool = bench.pool();
+    let program = [
+        &pmfs,
+        &"run".into(),
+        &"--pool".into(),
+        &pool,
+        &"--at".into(),
+        &place,
+    ];
+    let program = program.map(|word| word.to_str().unwrap());
+    let script = script.replace("of=", &format!("of={}/", place.display()));
+    let recording =
+        bench.record(&[&["--"][..], &program[..], &["--", "sh", "-c", &script]].concat());
+    let report = recording.ended();
+    let rows = report["processes"].as_array().unwrap().iter();
+    let writes = rows.filter(|row| row["written"]["bytes"].as_f64() > Some(0.0));
+    let writes: Vec<(u32, u64)> = writes
+        .map(|row| {
+            assert_eq!(row["command"], "dd", "{row}");
+            let accesses = row["written"]["accesses"]["value"].as_f64().unwrap();
+            assert!(accesses >= 7.0, "{row}");
+            let pid = u32::try_from(row["pid"].as_u64().unwrap()).unwrap();
+            (pid, told(&report, pid).values().map(|bytes| bytes.0).sum())
+        })
+        .collect();
+    let bytes: Vec<u64> = writes.iter().map(|(_, bytes)| *bytes).collect();
+    assert_eq!(bytes, [7000, 4500], "{report}");
 }

@@ -113,7 +113,7 @@ impl Lines {
             !same.is_some_and(|start| start == owner.start || owner.start == 0)
         });
         let told_already = gone.fold(Calls::default(), |sum, (_, counts)| sum.plus(*counts));
-        let first = now.values().map(|(owner, _)| *owner).last();
+        let first = now.values().map(|(owner, _)| *owner).next_back();
         let mut more = Vec::new();
         for (owner, counts) in now.values() {
             let before = match self.last.get(&owner.name) {

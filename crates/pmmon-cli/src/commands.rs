@@ -155,6 +155,9 @@ pub struct Top {
     /// Print JSON, a line a round
     #[arg(long)]
     pub json: bool,
+    /// Be the guardian of a terminal
+    #[arg(long, hide = true)]
+    pub guard: bool,
 }
 
 /// `pmmon record`

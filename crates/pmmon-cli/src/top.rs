@@ -16,6 +16,11 @@ use crate::screen;
 use crate::session::{Session, now_ns};
 
 pub(crate) fn run(arguments: &Top) -> Result<ExitCode, Failure> {
+    if arguments.guard {
+        screen::guard::run()
+            .map_err(|error| Failure::new(format!("the terminal: {error}"), "leave --guard out"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut session = Session::open(&arguments.look)?;
     let is_watched = std::io::stdout().is_terminal();
     let wants_lines = arguments.plain || arguments.json || arguments.count.is_some();

@@ -71,6 +71,8 @@ impl Process {
 pub struct Life {
     /// The thread's number.
     pub tid: Tid,
+    /// It has ended.
+    pub ended: bool,
     number: u32,
 }
 
@@ -167,6 +169,7 @@ impl Ledger {
                 self.tids.insert(*tid, (at, self.lives));
                 self.processes[at].threads.push(Life {
                     tid: *tid,
+                    ended: false,
                     number: self.lives,
                 });
             }
@@ -269,6 +272,14 @@ impl Ledger {
                 ..*sample
             });
         }
+        for tid in &drained.ended {
+            if let Some((at, number)) = self.tids.get(tid) {
+                let mut lives = self.processes[*at].threads.iter_mut();
+                if let Some(life) = lives.find(|life| life.number == *number) {
+                    life.ended = true;
+                }
+            }
+        }
         let drained = self.renamed(drained);
         let mut tags = tags.into_iter();
         let tag = |_: &Sample| tags.next().flatten();
@@ -334,17 +345,37 @@ impl Ledger {
                 continue;
             }
             places.push(None);
-            let lives = numbers(&process.threads);
-            self.account.forget(&lives);
-            lives.iter().for_each(|life| _ = self.ticks.remove(life));
-            if let Some(calls) = &mut self.calls {
-                lives.iter().for_each(|life| _ = calls.remove(life));
-            }
+            self.forget_lives(&numbers(&process.threads));
         }
         self.processes = kept;
         let place = |at: &mut usize| places[*at].inspect(|new| *at = *new).is_some();
         self.pids.retain(|_, at| place(at));
         self.tids.retain(|_, (at, _)| place(at));
+    }
+
+    /// Forgets threads, with all that is known of them: the process has that much less.
+    pub fn forget_threads(&mut self, mut is_forgotten: impl FnMut(&Process, &Life) -> bool) {
+        let mut lives = Vec::new();
+        for process in &mut self.processes {
+            let all = std::mem::take(&mut process.threads);
+            let (gone, kept) = all
+                .into_iter()
+                .partition(|life| is_forgotten(process, life));
+            process.threads = kept;
+            lives.extend(numbers(&gone));
+        }
+        self.forget_lives(&lives);
+        self.tids.retain(|_, (_, life)| !lives.contains(life));
+    }
+
+    fn forget_lives(&mut self, lives: &[u32]) {
+        self.account.forget(lives);
+        for life in lives {
+            self.ticks.remove(life);
+            if let Some(calls) = &mut self.calls {
+                calls.remove(life);
+            }
+        }
     }
 
     /// The processes, in the order in which they were met.

@@ -79,6 +79,8 @@ pub(super) struct Metrics {
     gone: BTreeMap<(&'static str, Labels), f64>,
     /// When ended processes were first seen so.
     ended: HashMap<Whom, Instant>,
+    /// And ended threads, by their series.
+    ended_threads: HashMap<Labels, Instant>,
 }
 
 impl Metrics {
@@ -92,6 +94,7 @@ impl Metrics {
             others: BTreeSet::new(),
             gone: BTreeMap::new(),
             ended: HashMap::new(),
+            ended_threads: HashMap::new(),
         }
     }
 
@@ -156,20 +159,58 @@ impl Metrics {
             }
             gone.push(whom(process));
             for (labels, threads) in self.labelled(process) {
-                if self.others.remove(&labels) {
-                    for (name, access, usage) in usages(ledger, &threads) {
-                        for (name, more, value) in counted(name, (access, way(ledger)), &usage) {
-                            *self.gone.entry((name, more)).or_default() += value;
-                        }
-                    }
-                } else {
-                    self.own.remove(&labels);
-                    self.counters.retain(|(_, whose, _), _| *whose != labels);
-                }
+                self.drop_series(ledger, &labels, &threads);
             }
         }
         gone.iter().for_each(|whom| _ = self.ended.remove(whom));
         ledger.forget(|process| gone.contains(&whom(process)));
+        if self.per_thread {
+            self.forget_threads(ledger, now);
+        }
+    }
+
+    /// Forgets threads that ended before the time for which they are shown. A number that comes
+    /// again before is one more life in the same series.
+    fn forget_threads(&mut self, ledger: &mut Ledger, now: Instant) {
+        let mut ended: BTreeMap<Labels, Vec<Life>> = BTreeMap::new();
+        let mut live = BTreeSet::new();
+        for process in ledger.processes() {
+            for (labels, threads) in self.labelled(process) {
+                match threads.iter().all(|life| life.ended) {
+                    true => ended.entry(labels).or_default().extend(threads),
+                    false => _ = live.insert(labels),
+                }
+            }
+        }
+        ended.retain(|labels, _| !live.contains(labels));
+        self.ended_threads
+            .retain(|labels, _| ended.contains_key(labels));
+        let mut gone = BTreeSet::new();
+        for (labels, threads) in ended {
+            let since = *self.ended_threads.entry(labels.clone()).or_insert(now);
+            if now.duration_since(since) >= self.keep {
+                self.drop_series(ledger, &labels, &threads);
+                self.ended_threads.remove(&labels);
+                gone.extend(threads.into_iter().map(|life| life.tid));
+            }
+        }
+        if !gone.is_empty() {
+            ledger.forget_threads(|_, life| life.ended && gone.contains(&life.tid));
+        }
+    }
+
+    /// Drops a series. What one of the others did stays in their sum.
+    fn drop_series(&mut self, ledger: &Ledger, labels: &Labels, threads: &[Life]) {
+        if !self.others.remove(labels) {
+            self.own.remove(labels);
+            self.counters.retain(|(_, whose, _), _| whose != labels);
+            return;
+        }
+        for (name, access, usage) in usages(ledger, threads) {
+            for (name, more, value) in counted(name, (access, way(ledger)), &usage) {
+                *self.gone.entry((name, more)).or_default() += value;
+            }
+        }
     }
 
     /// The labels of a process, or of its threads, and whom they stand for.
@@ -365,6 +406,44 @@ mod tests {
         begin(&mut ledger, 1);
         let page = metrics.text(&mut ledger, start + KEEP * 2);
         assert_eq!(written(&page, "1"), Some(0.0), "{page}");
+    }
+
+    /// Goal: so are ended threads, of a process that goes on.
+    #[test]
+    fn ended_threads_are_forgotten() {
+        let (mut metrics, mut ledger) = (Metrics::new(true, 10, KEEP), ledger());
+        let start = Instant::now();
+        begin(&mut ledger, 1);
+        store(&mut ledger, 1);
+        ledger.take(&Event::Thread { pid: 1, tid: 9 });
+        store(&mut ledger, 9);
+        let page = metrics.text(&mut ledger, start);
+        assert!(
+            page.contains("tid=\"9\"") && page.contains("tid=\"1\""),
+            "{page}"
+        );
+        ledger.take(&Event::Batch {
+            time_ns: 2,
+            samples: Vec::new(),
+            drained: Drained {
+                ended: vec![9],
+                ..Drained::default()
+            },
+        });
+        let page = metrics.text(&mut ledger, start);
+        assert!(page.contains("tid=\"9\""), "{page}");
+        let page = metrics.text(&mut ledger, start + KEEP);
+        assert!(
+            !page.contains("tid=\"9\"") && page.contains("tid=\"1\""),
+            "{page}"
+        );
+        assert_eq!(ledger.processes()[0].threads.len(), 1);
+        assert!(metrics.ended_threads.is_empty());
+        // The number comes again.
+        ledger.take(&Event::Thread { pid: 1, tid: 9 });
+        store(&mut ledger, 9);
+        let page = metrics.text(&mut ledger, start + KEEP);
+        assert!(page.contains("tid=\"9\""), "{page}");
     }
 
     /// Goal: the sum of those without a series of their own keeps what forgotten ones did, and

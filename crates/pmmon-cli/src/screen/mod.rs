@@ -1,5 +1,6 @@
 //! The screen of `pmmon top` on a terminal.
 
+pub(crate) mod guard;
 mod keys;
 mod terminal;
 mod view;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use guard::Guard;
 use keys::Keys;
 use pm_cli::Failure;
 use pmmon::Ledger;
@@ -42,6 +44,7 @@ pub(crate) fn run(arguments: &Top, session: &mut Session) -> Result<(), Failure>
             .map_err(|error| Failure::new(format!("signals: {error}"), "try again"))?;
     }
     let mut ledger = Ledger::new(By::Thread);
+    let guard = Guard::start().map_err(|error| failed(&error))?;
     let screen = Screen::open().map_err(|error| failed(&error))?;
     let mut shown = Shown {
         screen,
@@ -74,6 +77,8 @@ pub(crate) fn run(arguments: &Top, session: &mut Session) -> Result<(), Failure>
         shown.keys()?;
         std::thread::sleep(STEP);
     }
+    drop(shown);
+    guard.end();
     Ok(())
 }
 

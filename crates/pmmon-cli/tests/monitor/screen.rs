@@ -97,6 +97,10 @@ impl Tmux {
     /// The terminal is as it was before the command.
     fn is_restored(&self, dir: &Path) {
         self.wait("the end", |shown| shown.contains(ENDED));
+        self.has_modes_of_before(dir);
+    }
+
+    fn has_modes_of_before(&self, dir: &Path) {
         assert_eq!(self.modes(), "0 1", "{}", self.shown());
         self.type_line("stty -a >after; echo compared-$((0))");
         self.wait("stty", |shown| shown.contains("compared-0"));
@@ -205,6 +209,18 @@ fn each_end_restores_the_terminal() {
     let pid = Pid::from_raw(tops[0].cast_signed()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
     session.tmux.is_restored(&session.dir);
+    // Killed: what the shell says of it may be gone with the screen.
+    session.start(&format!("exec_top() {{ {}; }}; exec_top", session.top));
+    let tops = proc::children(shell.trim().parse().unwrap());
+    let pid = Pid::from_raw(tops[0].cast_signed()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    session
+        .tmux
+        .wait("the guardian", |_| session.tmux.modes() == "0 1");
+    session.tmux.wait("its end", |_| {
+        proc::children(shell.trim().parse().unwrap()).is_empty()
+    });
+    session.tmux.has_modes_of_before(&session.dir);
     // A terminal that is closed.
     let other = Tmux::new("closed").unwrap();
     other.type_line(&format!("exec {}", session.top));

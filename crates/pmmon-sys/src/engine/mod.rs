@@ -13,8 +13,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pmmon::calls::{Calls, Owner};
-use pmmon::ledger::{ENGINE, others_of};
-use pmmon::{Event, Tid, Wanted, proc};
+use pmmon::ledger::{ENGINE, are_others, others_of};
+use pmmon::{Drained, Event, Tid, Wanted, proc};
 
 use crate::Finder;
 use pool::Pool;
@@ -64,8 +64,17 @@ struct User {
 /// A process that was told.
 struct Told {
     start_ns: u64,
-    /// Starts and totals of its threads.
-    threads: BTreeMap<Tid, (u64, Calls)>,
+    threads: BTreeMap<Tid, Counted>,
+}
+
+/// A thread that has made calls.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    /// When it was started, in ticks; 0: unknown.
+    start: u64,
+    total: Calls,
+    /// That it has ended was told.
+    ended: bool,
 }
 
 impl Engine {
@@ -324,14 +333,16 @@ impl Engine {
             return more;
         };
         let known = told.threads.get(&tid).copied();
-        let known = known.filter(|(other, _)| start == 0 || *other == 0 || *other == start);
+        let is_same = |known: &Counted| start == 0 || known.start == 0 || known.start == start;
+        let known = known.filter(is_same);
         if known.is_none() {
             to.push(Event::Thread { pid, tid });
         }
-        let (other, before) = known.unwrap_or_default();
-        let total = before.plus(more);
-        told.threads.insert(tid, (start.max(other), total));
-        total
+        let mut thread = known.unwrap_or_default();
+        thread.start = thread.start.max(start);
+        thread.total = thread.total.plus(more);
+        told.threads.insert(tid, thread);
+        thread.total
     }
 
     /// The process and the thread, as seen from here, of a line in the file of a process. Callers
@@ -398,6 +409,7 @@ impl Engine {
             .filter(|(pid, start_ns)| has_ended(*pid, *start_ns))
             .map(|(pid, _)| pid)
             .collect();
+        self.leave_threads(time_ns, to);
         if ended.is_empty() {
             return;
         }
@@ -410,6 +422,37 @@ impl Engine {
             if self.told.remove(&pid).is_some() {
                 to.push(Event::Ended { pid });
             }
+        }
+    }
+
+    /// Tells which threads have ended, of those that have made calls.
+    fn leave_threads(&mut self, time_ns: u64, to: &mut Vec<Event>) {
+        let mut ended = Vec::new();
+        for (pid, told) in &mut self.told {
+            // Their last counts were read at the look before.
+            told.threads.retain(|_, thread| !thread.ended);
+            if told.threads.keys().all(|tid| are_others(*tid)) {
+                continue;
+            }
+            let now = proc::threads(*pid).unwrap_or_default();
+            for (tid, thread) in &mut told.threads {
+                let is_there = are_others(*tid) || now.contains(tid);
+                if !is_there && !std::mem::replace(&mut thread.ended, true) {
+                    ended.push(*tid);
+                }
+            }
+        }
+        if !ended.is_empty() {
+            self.read(time_ns, to);
+            let drained = Drained {
+                ended,
+                ..Drained::default()
+            };
+            to.push(Event::Batch {
+                time_ns,
+                samples: Vec::new(),
+                drained,
+            });
         }
     }
 

@@ -488,7 +488,7 @@ fn an_ordinary_user() {
 fn written(mut command: Command, file: &Path, threads: u64, bench: &Bench) -> (Value, u32, Truth) {
     command
         .arg(file)
-        .args(["--size", "1M", "--total", "3M", "--access", "256"]);
+        .args(["--size", "1536K", "--total", "3M", "--access", "256"]);
     command.args(["--calls", "pwrite", "--wait", "--json", "--threads"]);
     command.arg(threads.to_string());
     let mut child = command

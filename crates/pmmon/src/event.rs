@@ -28,7 +28,7 @@ pub enum Event {
         /// `CLOCK_MONOTONIC`.
         time_ns: u64,
     },
-    /// A process is looked at from now on.
+    /// A process is looked at from now on, or one that is has become another program.
     Process {
         /// Its number here.
         pid: u32,

@@ -224,6 +224,12 @@ impl Ledger {
         else {
             return;
         };
+        let known = self.pids.get(pid).map(|at| &mut self.processes[*at]);
+        if let Some(known) = known.filter(|known| known.start_ns == *start_ns) {
+            // It has become another program.
+            known.command.clone_from(command);
+            return;
+        }
         if *was_running {
             let cause = "accesses before the monitor began".to_owned();
             self.not_see(

@@ -65,6 +65,7 @@ struct User {
 struct Told {
     start_ns: u64,
     threads: BTreeMap<Tid, Counted>,
+    command: String,
 }
 
 /// A thread that has made calls.
@@ -165,6 +166,7 @@ impl Engine {
         }
         self.find_sources(|_| false, to);
         self.read(time_ns, to);
+        self.rename(to);
         self.leave_ended(time_ns, to);
     }
 
@@ -383,16 +385,37 @@ impl Engine {
             return;
         }
         let stat = proc::stat(pid).ok();
-        let start_ns = stat.as_ref().map_or(0, |stat| stat.start_ns);
-        to.push(Event::Process {
-            pid,
-            start_ns,
+        let told = Told {
+            start_ns: stat.as_ref().map_or(0, |stat| stat.start_ns),
+            threads: BTreeMap::new(),
             command: stat.map_or_else(String::new, |stat| stat.command),
+        };
+        to.push(self.process(pid, &told));
+        self.told.insert(pid, told);
+    }
+
+    fn process(&self, pid: u32, told: &Told) -> Event {
+        Event::Process {
+            pid,
+            start_ns: told.start_ns,
+            command: told.command.clone(),
             inner_pid: proc::inner_pid(pid),
-            was_running: start_ns < self.began_ns,
-        });
-        let threads = BTreeMap::new();
-        self.told.insert(pid, Told { start_ns, threads });
+            was_running: told.start_ns < self.began_ns,
+        }
+    }
+
+    /// Tells processes that have become other programs.
+    fn rename(&mut self, to: &mut Vec<Event>) {
+        let mut told = std::mem::take(&mut self.told);
+        for (pid, told) in &mut told {
+            let now = proc::stat(*pid).ok();
+            let now = now.filter(|now| now.start_ns == told.start_ns && !now.is_zombie);
+            if let Some(now) = now.filter(|now| now.command != told.command) {
+                told.command = now.command;
+                to.push(self.process(*pid, told));
+            }
+        }
+        self.told = told;
     }
 
     /// Forgets processes that have ended, once their last counts were read.

@@ -92,7 +92,7 @@ fn start(program: &[std::ffi::OsString], counts_itself: bool) -> Result<Option<C
     let mut command = Command::new(name);
     command.args(arguments);
     if counts_itself {
-        command.env("PMFS_MONITOR", "1");
+        command.env("PMFS_MONITOR", "wait");
     }
     let child = command.spawn();
     child.map(Some).map_err(|error| {

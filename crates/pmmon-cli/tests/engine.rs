@@ -13,6 +13,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use pmfs::{Fs, NewNode, OpenOptions, ROOT_INO};
+use pmmon::proc;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -172,8 +173,6 @@ impl User {
         let to = self.to.as_mut().unwrap();
         writeln!(to, "go").unwrap();
         let lines = self.lines_to("done");
-        // A process that ends sooner after its first call may not be seen.
-        std::thread::sleep(Duration::from_millis(50));
         let truth = lines.iter().filter_map(|line| {
             let (_, told) = line.split_once("truth ")?;
             let numbers: Vec<u64> = told
@@ -358,6 +357,8 @@ fn a_user_of_the_library() {
         // What was before is not told.
         user.work();
         assert!(!user.publishes(), "nobody asks");
+        // The kernel tells starts by ticks of 10 ms.
+        std::thread::sleep(Duration::from_millis(30));
         let recording = bench.record(&["--pid", &pid.to_string()]).ready();
         let mut truth = user.work();
         assert!(user.publishes(), "it is asked");
@@ -593,4 +594,37 @@ fn fork_and_exec() {
         .collect();
     let bytes: Vec<u64> = writes.iter().map(|(_, bytes)| *bytes).collect();
     assert_eq!(bytes, [7000, 4500], "{report}");
+}
+
+/// Goal: a program in a container, whose numbers of processes and threads are its own, is told by
+/// the numbers here, by thread.
+#[test]
+fn a_program_in_a_container() {
+    let boxed = ["--fork", "--pid", "--mount", "--mount-proc"];
+    let tried = Command::new("unshare").args(boxed).arg("true").output();
+    if !tried.as_ref().is_ok_and(|run| run.status.success()) {
+        eprintln!("skipped: no namespaces: {tried:?}");
+        return;
+    }
+    let bench = Bench::new();
+    let mut command = Command::new("unshare");
+    command.args(boxed).arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "library_user", "--nocapture"]);
+    command.env(POOL, bench.pool()).env(THREADS, "3");
+    let mut user = User::start(command);
+    let [pid] = proc::children(user.pid())[..] else {
+        panic!("one child")
+    };
+    let recording = bench.record(&["--pid", &pid.to_string()]).ready();
+    // Threads that have ended are the process's others, unless they were seen while they lived.
+    let truth = user.work();
+    user.to = None;
+    user.child.wait().unwrap();
+    let report = recording.ended();
+    assert_eq!(report["processes"][0]["inner_pid"], 1, "{report}");
+    let sum = |truth: Truth| {
+        let bytes = truth.values();
+        bytes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    };
+    assert_eq!(sum(told(&report, pid)), sum(truth), "{report}");
 }

@@ -10,19 +10,33 @@ use pmem::counters::Counters;
 use pmem::published::{Counts, Page};
 use pmfs_format::SlotRaw;
 use rustix::time::{ClockId, clock_gettime};
+use std::time::{Duration, Instant};
 
-/// Has a process publish from its start on, if it is "1".
+/// Has a process publish from its start on: "1"; "wait": for a monitor that is there.
 const VARIABLE: &str = "PMFS_MONITOR";
 /// Until the process ends.
 const FOREVER: u64 = u64::MAX;
+/// Until the process ends, by a monitor that has started it.
+const BY_STARTER: u64 = u64::MAX - 1;
+
+/// The slot's second word: a file is published that no monitor has opened yet.
+const UNSEEN: u64 = 2;
+/// For so long a process waits at its first call that a monitor opens the file: otherwise nothing
+/// would be known of one that ends at once. The monitor looks every two milliseconds.
+const SEEN_WITHIN: Duration = Duration::from_millis(20);
+const LOOK_EVERY: Duration = Duration::from_micros(200);
 /// Nobody asks for longer in advance: a time behind this is none that a monitor has stored.
 const MOST_NS: u64 = 60_000_000_000;
 
 impl<S: Shared> Share<S> {
     /// The word by which this process is asked at its start.
     pub(crate) fn asked_at_start() -> u64 {
-        let wanted = S::PUBLISHES && std::env::var_os(VARIABLE).is_some_and(|it| it == "1");
-        if wanted { FOREVER } else { 0 }
+        let wanted = S::PUBLISHES.then(|| std::env::var_os(VARIABLE)).flatten();
+        match wanted {
+            Some(value) if value == "1" => FOREVER,
+            Some(value) if value == "wait" => BY_STARTER,
+            _ => 0,
+        }
     }
 
     /// Until when a monitor asks, ns of CLOCK_MONOTONIC; 0: none does.
@@ -85,11 +99,31 @@ impl<S: Shared> Share<S> {
             page.end();
             return self.forget_ask(until);
         }
-        if !page.is_on() && page.begin(self.pool_file()).is_err() {
+        let is_first = !page.is_on();
+        if is_first && page.begin(self.pool_file()).is_err() {
             // Each call would try again: a monitor that goes on asks again soon.
             return self.forget_ask(until);
         }
         page.add(thread_tag(), counts);
+        if is_first {
+            self.wait_for_monitor(until);
+        }
+    }
+
+    #[cold]
+    fn wait_for_monitor(&self, until: u64) {
+        let word = self.asked_word() + 8;
+        {
+            let _writable = self.mem().writable();
+            self.runtime().store(word, UNSEEN);
+        }
+        let begin = Instant::now();
+        while until != FOREVER
+            && self.mem().load_cached(word) == UNSEEN
+            && begin.elapsed() < SEEN_WITHIN
+        {
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     fn forget_ask(&self, until: u64) {
@@ -108,5 +142,5 @@ impl<S: Shared> Share<S> {
 fn is_asked(until: u64) -> bool {
     let now = clock_gettime(ClockId::Monotonic);
     let now = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-    until == FOREVER || (now..=now + MOST_NS).contains(&until)
+    until >= BY_STARTER || (now..=now + MOST_NS).contains(&until)
 }

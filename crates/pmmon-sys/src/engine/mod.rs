@@ -17,7 +17,7 @@ use pmmon::ledger::{ENGINE, are_others, others_of};
 use pmmon::{Drained, Event, Tid, Wanted, proc};
 
 use crate::Finder;
-use pool::Pool;
+use pool::{Pool, Seat};
 use source::Source;
 
 /// How often slots, tasks and children are looked at.
@@ -40,8 +40,6 @@ pub struct Engine {
     only: Vec<(u64, u64)>,
     finder: Finder,
     pools: Vec<((u64, u64), Pool)>,
-    /// Calls that the processes in the pools had made, by inode of the pool, slot, and number.
-    calls: HashMap<(u64, u64, u32), u64>,
     users: BTreeMap<u32, User>,
     sources: Vec<Source>,
     told: BTreeMap<u32, Told>,
@@ -49,6 +47,7 @@ pub struct Engine {
     inner: HashMap<(u32, u32), Tid>,
     not_seen: BTreeSet<(u32, &'static str)>,
     looked_at: Option<Instant>,
+    is_first_look: bool,
     pools_at: Option<Instant>,
     began_ns: u64,
 }
@@ -95,13 +94,13 @@ impl Engine {
             only,
             finder,
             pools: Vec::new(),
-            calls: HashMap::new(),
             users: BTreeMap::new(),
             sources: Vec::new(),
             told: BTreeMap::new(),
             inner: HashMap::new(),
             not_seen: BTreeSet::new(),
             looked_at: None,
+            is_first_look: true,
             pools_at: None,
             began_ns: proc::stat(std::process::id()).map_or(0, |stat| stat.start_ns),
         })
@@ -136,12 +135,24 @@ impl Engine {
             self.looked_at = Some(Instant::now());
             self.look(time_ns, to);
         }
-        // One that makes its first calls may have ended at the next look.
-        let begun = self.ask(time_ns, to);
-        self.find_sources(|pid| begun.contains(&pid), to);
+        let unseen = self.ask(time_ns, to);
+        if unseen.is_empty() {
+            return;
+        }
+        let begins = |pid| unseen.iter().any(|(_, seat)| seat.pid == pid);
+        let looked_at = self.find_sources(begins, to);
+        for (identity, seat) in unseen {
+            let pool = self.pools.iter().find(|(other, _)| *other == identity);
+            if let Some((_, pool)) = pool
+                && looked_at.contains(&seat.pid)
+            {
+                // Otherwise it waits in vain, and not for long.
+                let _ = pool.has_seen(seat.slot);
+            }
+        }
     }
 
-    /// The time between steps: a process that ends as soon after its first call is not seen.
+    /// The time between steps: a process that begins to publish waits for one.
     pub const STEP: Duration = Duration::from_millis(2);
 
     /// Appends what was counted last.
@@ -165,6 +176,7 @@ impl Engine {
             }
         }
         self.find_sources(|_| false, to);
+        self.is_first_look = false;
         self.read(time_ns, to);
         self.rename(to);
         self.leave_ended(time_ns, to);
@@ -227,28 +239,28 @@ impl Engine {
         }
     }
 
-    /// Opens the files of users that publish. What one had counted before is not told again, if it
-    /// ran before this monitor did: whatever is counted once it was asked is in a later file.
-    fn find_sources(&mut self, begins: impl Fn(u32) -> bool, to: &mut Vec<Event>) {
-        let mut failed = Vec::new();
+    /// Opens the files of users that publish, of those at once that `begin` to, by their numbers in
+    /// their own namespaces. All files are open of those whose numbers are returned.
+    ///
+    /// What one had counted before the first look is not told.
+    fn find_sources(&mut self, begin: impl Fn(u32) -> bool, to: &mut Vec<Event>) -> BTreeSet<u32> {
+        let (mut looked_at, mut failed) = (BTreeSet::new(), Vec::new());
         for (pid, user) in &mut self.users {
-            let has_one = self.sources.iter().any(|source| source.pid == *pid);
-            let is_first = !has_one && begins(user.inner_pid);
-            if !is_first && !is_due(user.files_at, FILES_EVERY) {
+            if !begin(user.inner_pid) && !is_due(user.files_at, FILES_EVERY) {
                 continue;
             }
-            let is_first = user.files_at.replace(Instant::now()).is_none();
+            user.files_at = Some(Instant::now());
             let known = |inode| {
                 let mut sources = self.sources.iter();
                 sources.any(|source| (source.pid, source.inode) == (*pid, inode))
             };
             match source::find(*pid, known) {
                 Ok(mut found) => {
-                    let ran_before = user.start_ns < self.began_ns;
-                    if is_first && ran_before {
+                    if self.is_first_look {
                         found.iter_mut().for_each(Source::skip);
                     }
                     self.sources.append(&mut found);
+                    looked_at.insert(user.inner_pid);
                 }
                 Err(error) => failed.push((*pid, error)),
             }
@@ -259,48 +271,46 @@ impl Engine {
         let only = &self.only;
         self.sources
             .retain(|source| only.is_empty() || only.contains(&source.pool));
+        looked_at
     }
 
-    /// Asks those who are wanted, and all mounts. The processes that have made calls since, by
-    /// their numbers in their own namespaces.
-    fn ask(&mut self, time_ns: u64, to: &mut Vec<Event>) -> BTreeSet<u32> {
+    /// Asks those who are wanted, and all mounts. Those whose counts nobody has opened, and the
+    /// pool of each.
+    fn ask(&mut self, time_ns: u64, to: &mut Vec<Event>) -> Vec<((u64, u64), Seat)> {
         let all = matches!(self.wanted, Wanted::All);
         let inner: BTreeSet<u32> = self.family.values().copied().collect();
-        let (mut begun, mut calls) = (BTreeSet::new(), HashMap::new());
-        let (mut silent, mut strangers) = (BTreeSet::new(), BTreeSet::new());
-        self.pools.retain(|((_, inode), pool)| {
+        let known: BTreeSet<u32> = self.users.values().map(|user| user.inner_pid).collect();
+        let (mut unseen, mut silent, mut strangers) = (Vec::new(), Vec::new(), Vec::new());
+        self.pools.retain(|(identity, pool)| {
             let Ok(seats) = pool.ask(time_ns, |pid| all || inner.contains(&pid)) else {
                 return false;
             };
             for seat in seats {
-                let key = (*inode, seat.slot, seat.pid);
-                match self.calls.get(&key) {
-                    Some(before) if *before == seat.calls => {}
-                    Some(_) => _ = begun.insert(seat.pid),
-                    None => _ = strangers.insert(seat.pid),
+                if !known.contains(&seat.pid) {
+                    strangers.push(seat.pid);
                 }
-                calls.insert(key, seat.calls);
                 if !seat.is_asked {
-                    silent.insert(seat.pid);
+                    silent.push(seat.pid);
+                }
+                if seat.is_unseen {
+                    unseen.push((*identity, seat));
                 }
             }
             true
         });
-        self.calls = calls;
         for pid in strangers {
             // Its number here may be another: the next look at all processes finds it.
             self.look_for_pools(pid, to);
-            begun.insert(pid);
         }
         let users = self.users.iter();
-        let pids = users.filter(|(_, user)| silent.contains(&user.inner_pid));
-        let pids: Vec<u32> = pids.map(|(pid, _)| *pid).collect();
+        let users = users.filter(|(_, user)| silent.contains(&user.inner_pid));
+        let pids: Vec<u32> = users.map(|(pid, _)| *pid).collect();
         for pid in pids {
             if !self.sources.iter().any(|source| source.pid == pid) {
                 self.lack(pid, NOT_WRITABLE, ASK_ELSE, to);
             }
         }
-        begun
+        unseen
     }
 
     /// Appends what was counted since the last time.

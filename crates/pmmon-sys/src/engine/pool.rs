@@ -19,6 +19,10 @@ const ASKED_NS: u64 = 3_000_000_000;
 /// And asked again where less than this is left.
 const AGAIN_NS: u64 = 2_000_000_000;
 
+/// The second of a slot's words, where counts are published.
+const UNSEEN: u64 = 2;
+const SEEN: u64 = 1;
+
 /// An open pool.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -33,8 +37,8 @@ pub(super) struct Seat {
     pub slot: u64,
     /// Its number in its own namespace.
     pub pid: u32,
-    /// Calls that it has made.
-    pub calls: u64,
+    /// It publishes counts that no monitor has opened yet, and may wait for that.
+    pub is_unseen: bool,
     /// It is asked, or need not be. `false`: the pool may not be written.
     pub is_asked: bool,
 }
@@ -76,7 +80,6 @@ impl Pool {
                 continue;
             }
             let pid = u32::try_from(word_of(bytes, SlotRaw::pid.offset())).unwrap_or(0);
-            let reads = word_of(bytes, SlotRaw::reads.offset());
             let is_mount = word_of(bytes, SlotRaw::asked.offset()) != 0;
             let until = word_of(bytes, SlotRaw::sessions.offset());
             let needs_asking = (is_mount || wanted(pid)) && until < now_ns + AGAIN_NS;
@@ -88,11 +91,20 @@ impl Pool {
             seats.push(Seat {
                 slot,
                 pid,
-                calls: reads.wrapping_add(word_of(bytes, SlotRaw::changes.offset())),
+                is_unseen: word_of(bytes, SlotRaw::sessions.offset() + 8) == UNSEEN,
                 is_asked: !needs_asking || self.can_write,
             });
         }
         Ok(seats)
+    }
+
+    /// Says that a process's counts are opened.
+    pub fn has_seen(&self, slot: u64) -> io::Result<()> {
+        if !self.can_write {
+            return Ok(());
+        }
+        let off = SlotRaw::sessions.of(self.geometry()?.slot(slot)) + 8;
+        self.file.write_all_at(&SEEN.to_le_bytes(), off)
     }
 
     /// The places in the pool, of this moment: it may grow.

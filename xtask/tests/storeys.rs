@@ -78,6 +78,7 @@ const CRATES: [Storeys; 8] = [
             "others",
             "member",
             "waits",
+            "publish",
             "counters",
             "slot",
             "lease",

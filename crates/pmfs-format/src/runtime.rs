@@ -208,8 +208,9 @@ on_media! {
         @ 168 device: u64,
         /// Until when a heap's process keeps sessions of readers open. In a pool, the first tells
         /// until when a monitor asks for counts of calls by thread, ns of CLOCK_MONOTONIC; 0: none
-        /// asks; 2^64 - 1 and 2^64 - 2: the process was started so, in the second case by a monitor. The
-        /// second is 2 if counts are published that no monitor has opened, and 1 if one has.
+        /// asks; 2^64 - 1 and 2^64 - 2: the process was started so, in the second case by a
+        /// monitor. The second is 2 if counts are published that no monitor has opened, and 1 if
+        /// one has.
         @ 176 sessions: [u64; 2],
     }
 }

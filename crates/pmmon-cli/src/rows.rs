@@ -40,7 +40,7 @@ pub(crate) struct ThreadRow {
     pub tid: u32,
     written: Option<Way>,
     read: Option<Way>,
-    /// What calls did, if the backend counts them: exactly, as `written` and `read` then are.
+    /// Counts of calls, if the backend has them: exact, as `written` and `read` then are.
     calls: Option<Calls>,
     /// Media bytes are not measured.
     media: Option<()>,

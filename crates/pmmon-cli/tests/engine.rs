@@ -354,7 +354,7 @@ fn a_user_of_the_library() {
         let bench = Bench::new();
         let mut user = bench.user(threads);
         let pid = user.pid();
-        // What was before is not told.
+        // Earlier calls are not told.
         user.work();
         assert!(!user.publishes(), "nobody asks");
         // The kernel tells starts by ticks of 10 ms.
@@ -431,7 +431,7 @@ fn a_killed_monitor() {
         user.work();
         assert!(!user.publishes(), "killed: {is_killed}");
     }
-    // And begins again.
+    // It begins again.
     let recording = bench.record(&["--pid", &pid]).ready();
     let pid = user.pid();
     let truth = user.work();

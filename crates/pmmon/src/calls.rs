@@ -9,7 +9,7 @@ use crate::Access;
 use crate::account::{Figure, Usage};
 use crate::planted::{self, Bug};
 
-/// What calls did. Sums wrap around, and so do differences.
+/// Bytes and calls of a thread, or of several. Sums wrap around, and so do differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calls {
     /// Bytes that they have read.
@@ -102,7 +102,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// What was counted since the lines were read last; all of it at the first time.
+    /// Tells what was counted since the lines were read last; all of it at the first time.
     ///
     /// A line that is not there any more was added to that of number 0, with counts that were told
     /// already and perhaps more.

@@ -75,8 +75,8 @@ pub enum Event {
         /// Arms, times, and losses.
         drained: Drained,
     },
-    /// What calls of threads have read and written since the monitor began, exactly; threads of
-    /// which it is as before are left out.
+    /// Calls of threads since the monitor began, counted exactly; threads that have made none since
+    /// the last such event are left out.
     Calls {
         /// `CLOCK_MONOTONIC`.
         time_ns: u64,

@@ -106,7 +106,7 @@ pub struct Ledger {
     names: Vec<String>,
     tags: HashMap<String, u64>,
     ticks: HashMap<u32, Ticks>,
-    /// What calls did, by life; `Some` if the backend counts them.
+    /// Counts of calls, by life; `Some` if the backend has them.
     calls: Option<HashMap<u32, Calls>>,
     not_seen: BTreeMap<(String, String), BTreeSet<u32>>,
     /// The backend's name.
@@ -406,7 +406,7 @@ impl Ledger {
         measured.then(|| self.account.usage(&numbers(threads), access))
     }
 
-    /// What calls of threads together did, exactly. `None` is "not measured".
+    /// The calls of threads together, exactly. `None` is "not measured".
     #[must_use]
     pub fn calls(&self, threads: &[Life]) -> Option<Calls> {
         let calls = self.calls.as_ref()?;

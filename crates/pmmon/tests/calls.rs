@@ -35,7 +35,7 @@ fn sums(rounds: &[&[Line]]) -> BTreeMap<u64, u64> {
     sums
 }
 
-/// Also a check that planted bugs turn red.
+/// A check that planted bugs turn red, too.
 pub fn bytes_come_to_their_threads() {
     let found = sums(&[
         &[line(1, 10, 100), line(2, 11, 7)],

@@ -88,7 +88,7 @@ impl<S: Shared> Share<S> {
                 read_bytes,
                 ..Counts::default()
             };
-            page.add(thread_tag(), counts);
+            page.publish_counts(thread_tag(), counts);
         }
     }
 
@@ -96,15 +96,15 @@ impl<S: Shared> Share<S> {
         let page = self.counting.page.get_or_init(|| Page::new().ok());
         let Some(page) = page else { return };
         if !is_asked(until) {
-            page.end();
+            page.end_publishing();
             return self.forget_ask(until);
         }
-        let is_first = !page.is_on();
-        if is_first && page.begin(self.pool_file()).is_err() {
+        let is_first = !page.is_publishing();
+        if is_first && page.begin_publishing(self.pool_file()).is_err() {
             // Each call would try again: a monitor that goes on asks again soon.
             return self.forget_ask(until);
         }
-        page.add(thread_tag(), counts);
+        page.publish_counts(thread_tag(), counts);
         if is_first {
             self.wait_for_monitor(until);
         }

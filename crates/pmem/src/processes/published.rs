@@ -75,7 +75,7 @@ pub struct Counts {
 impl Counts {
     const WORDS: usize = 6;
 
-    fn words(self) -> [u64; Counts::WORDS] {
+    fn as_words(self) -> [u64; Counts::WORDS] {
         [
             self.read_bytes,
             self.written_bytes,
@@ -105,8 +105,8 @@ impl Counts {
         }
     }
 
-    fn each(self, other: Counts, join: impl Fn(u64, u64) -> u64) -> Counts {
-        let (mut own, other) = (self.words(), other.words());
+    fn each_with(self, other: Counts, join: impl Fn(u64, u64) -> u64) -> Counts {
+        let (mut own, other) = (self.as_words(), other.as_words());
         for (own, other) in own.iter_mut().zip(other) {
             *own = join(*own, other);
         }
@@ -115,14 +115,14 @@ impl Counts {
 
     /// The counts of both.
     #[must_use]
-    pub fn plus(self, other: Counts) -> Counts {
-        self.each(other, u64::wrapping_add)
+    pub fn with_more(self, other: Counts) -> Counts {
+        self.each_with(other, u64::wrapping_add)
     }
 
     /// The counts since there were as many as `earlier`.
     #[must_use]
-    pub fn since(self, earlier: Counts) -> Counts {
-        self.each(earlier, u64::wrapping_sub)
+    pub fn since_earlier(self, earlier: Counts) -> Counts {
+        self.each_with(earlier, u64::wrapping_sub)
     }
 }
 

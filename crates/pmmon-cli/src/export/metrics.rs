@@ -79,7 +79,7 @@ pub(super) struct Metrics {
     gone: BTreeMap<(&'static str, Labels), f64>,
     /// When ended processes were first seen so.
     ended: HashMap<Whom, Instant>,
-    /// And ended threads, by their series.
+    /// The same of ended threads, by their series.
     ended_threads: HashMap<Labels, Instant>,
 }
 
@@ -199,7 +199,7 @@ impl Metrics {
         }
     }
 
-    /// Drops a series. What one of the others did stays in their sum.
+    /// Drops a series. The bytes of one of the others stay in their sum.
     fn drop_series(&mut self, ledger: &Ledger, labels: &Labels, threads: &[Life]) {
         if !self.others.remove(labels) {
             self.own.remove(labels);

@@ -242,7 +242,7 @@ impl Engine {
     /// Opens the files of users that publish, of those at once that `begin` to, by their numbers in
     /// their own namespaces. All files are open of those whose numbers are returned.
     ///
-    /// What one had counted before the first look is not told.
+    /// Counts of before the first look are not told.
     fn find_sources(&mut self, begin: impl Fn(u32) -> bool, to: &mut Vec<Event>) -> BTreeSet<u32> {
         let (mut looked_at, mut failed) = (BTreeSet::new(), Vec::new());
         for (pid, user) in &mut self.users {

@@ -16,7 +16,7 @@ use zerocopy::FromBytes;
 
 /// A process is asked for this long.
 const ASKED_NS: u64 = 3_000_000_000;
-/// And asked again where less than this is left.
+/// A process is asked again where less than this is left.
 const AGAIN_NS: u64 = 2_000_000_000;
 
 /// The second of a slot's words, where counts are published.

@@ -22,7 +22,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// What was counted since it was read last.
+    /// Reads it, and tells what was counted since the last time.
     pub fn take(&mut self) -> io::Result<Vec<(Owner, Calls)>> {
         let snapshot = read(&self.file)?;
         let line = |line: &pmem::published::Line| Line {

@@ -61,7 +61,7 @@ impl Page {
 
     /// Returns whether counts are published.
     #[inline]
-    pub fn is_on(&self) -> bool {
+    pub fn is_publishing(&self) -> bool {
         self.number.load(Ordering::Acquire) > CHANGING
     }
 
@@ -70,14 +70,14 @@ impl Page {
     ///
     /// # Errors
     /// The kernel gives no memory or no descriptor.
-    pub fn begin(&self, pool: (u64, u64)) -> io::Result<()> {
-        while let Err(found) = self.change(OFF) {
+    pub fn begin_publishing(&self, pool: (u64, u64)) -> io::Result<()> {
+        while let Err(found) = self.try_change(OFF) {
             if found > CHANGING {
                 return Ok(());
             }
             std::thread::yield_now();
         }
-        let made = self.put_file(pool);
+        let made = self.put_counts_file(pool);
         let next = match &made {
             Ok(()) => PAGES.fetch_add(1, Ordering::Relaxed) + 1,
             Err(_) => OFF,
@@ -87,26 +87,26 @@ impl Page {
     }
 
     /// Ends publishing. The file is gone unless a monitor has it open.
-    pub fn end(&self) {
+    pub fn end_publishing(&self) {
         let number = self.number.load(Ordering::Acquire);
-        if number > CHANGING && self.change(number).is_ok() {
-            self.forget();
+        if number > CHANGING && self.try_change(number).is_ok() {
+            self.leave_file();
         }
     }
 
     /// Leaves the parent's file, in a forked child. It has one thread, and whatever others were
     /// about to do in the parent is not done here.
     pub fn leave_parents(&self) {
-        self.forget();
+        self.leave_file();
     }
 
-    fn change(&self, from: u64) -> Result<u64, u64> {
+    fn try_change(&self, from: u64) -> Result<u64, u64> {
         let (acquire, relaxed) = (Ordering::AcqRel, Ordering::Acquire);
         self.number
             .compare_exchange(from, CHANGING, acquire, relaxed)
     }
 
-    fn forget(&self) {
+    fn leave_file(&self) {
         // Memory that cannot be had leaves the file mapped: as wrong as before, and no worse.
         let _ = self.memory.put(None, 0..BYTES, READ_WRITE, NOWHERE);
         // A thread that held this in the parent is not there in the child, but it held it for no
@@ -117,7 +117,7 @@ impl Page {
         self.number.store(OFF, Ordering::Release);
     }
 
-    fn put_file(&self, (device, inode): (u64, u64)) -> io::Result<()> {
+    fn put_counts_file(&self, (device, inode): (u64, u64)) -> io::Result<()> {
         let file = sealed()?;
         let flags = libc::MAP_SHARED;
         let put = self
@@ -128,21 +128,21 @@ impl Page {
             self.memory.put(None, 0..BYTES, READ_WRITE, NOWHERE)?;
             return Err(error);
         }
-        self.word(0, header::PID)
+        self.cell(0, header::PID)
             .store(std::process::id().into(), Ordering::Relaxed);
-        self.word(0, header::POOL_DEV)
+        self.cell(0, header::POOL_DEV)
             .store(device, Ordering::Relaxed);
-        self.word(0, header::POOL_INO)
+        self.cell(0, header::POOL_INO)
             .store(inode, Ordering::Relaxed);
-        self.word(OTHERS, word::NAME)
+        self.cell(OTHERS, word::NAME)
             .store(CALLER, Ordering::Relaxed);
-        self.word(0, header::MAGIC).store(MAGIC, Ordering::Release);
+        self.cell(0, header::MAGIC).store(MAGIC, Ordering::Release);
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
         Ok(())
     }
 
     #[inline]
-    fn word(&self, line: usize, word: usize) -> &AtomicU64 {
+    fn cell(&self, line: usize, word: usize) -> &AtomicU64 {
         assert!(line < LINES && word < WORDS);
         let at = self.memory.base().cast::<u64>();
         // SAFETY: inside of the mapping, which is `BYTES` long, aligned, and stays mapped as long
@@ -151,7 +151,7 @@ impl Page {
     }
 
     /// Adds counts to the line of this thread, whose tag is given, or to that of its caller.
-    pub fn add(&self, tag: u64, counts: Counts) {
+    pub fn publish_counts(&self, tag: u64, counts: Counts) {
         let number = self.number.load(Ordering::Acquire);
         if number <= CHANGING {
             return;
@@ -160,17 +160,17 @@ impl Page {
         let index_mask = (1 << INDEX_BITS) - 1;
         let (line, alone) = if known & FOREIGN != 0 {
             let caller = known & NUMBER;
-            (self.find(CALLER | caller), false)
+            (self.line_of(CALLER | caller), false)
         } else if known >> INDEX_BITS == number {
             let line = (known & index_mask) as usize;
             (line, line != OTHERS)
         } else {
-            let line = self.find(tag);
+            let line = self.line_of(tag);
             thread::with(|thread| thread.line.set(number << INDEX_BITS | line as u64));
             (line, line != OTHERS)
         };
-        for (place, more) in counts.words().into_iter().enumerate() {
-            let word = self.word(line, word::COUNTS + place);
+        for (place, more) in counts.as_words().into_iter().enumerate() {
+            let word = self.cell(line, word::COUNTS + place);
             if more == 0 {
                 continue;
             }
@@ -184,13 +184,13 @@ impl Page {
     }
 
     /// The line of this name, which is claimed if there was none; [`OTHERS`] if all are taken.
-    fn find(&self, name: u64) -> usize {
+    fn line_of(&self, name: u64) -> usize {
         if name & NUMBER == 0 {
             return OTHERS;
         }
-        let found = self.claim(name);
-        match found.is_none() && self.sweep() {
-            true => self.claim(name),
+        let found = self.claim_line(name);
+        match found.is_none() && self.sweep_lines() {
+            true => self.claim_line(name),
             false => found,
         }
         .unwrap_or(OTHERS)
@@ -198,12 +198,12 @@ impl Page {
 
     /// After a sweep a search may end at a line that was made free before the one with this name,
     /// which then has two: readers add them up.
-    fn claim(&self, name: u64) -> Option<usize> {
+    fn claim_line(&self, name: u64) -> Option<usize> {
         let first = OTHERS + 1;
         let begin = (name & NUMBER) as usize;
         for step in 0..LINES - first {
             let line = first + (begin + step) % (LINES - first);
-            let at = self.word(line, word::NAME);
+            let at = self.cell(line, word::NAME);
             let found = match at.load(Ordering::Acquire) {
                 0 => at.compare_exchange(0, name, Ordering::AcqRel, Ordering::Acquire),
                 other => Err(other),
@@ -211,7 +211,7 @@ impl Page {
             match found {
                 Ok(_) => {
                     let start = start_of(name).unwrap_or(0);
-                    self.word(line, word::START).store(start, Ordering::Release);
+                    self.cell(line, word::START).store(start, Ordering::Release);
                     return Some(line);
                 }
                 Err(other) if other == name => return Some(line),
@@ -224,7 +224,7 @@ impl Page {
     /// Empties the lines of threads that have ended into the line of the others; `true` if there
     /// is a free one.
     #[cold]
-    fn sweep(&self) -> bool {
+    fn sweep_lines(&self) -> bool {
         let Ok(mut swept) = self.swept.try_lock() else {
             return false;
         };
@@ -232,21 +232,21 @@ impl Page {
             return false;
         }
         let mut emptied = false;
-        let sequence = self.word(0, header::SEQUENCE);
+        let sequence = self.cell(0, header::SEQUENCE);
         for line in OTHERS + 1..LINES {
-            let at = self.word(line, word::NAME);
+            let at = self.cell(line, word::NAME);
             let name = at.load(Ordering::Acquire);
-            let start = self.word(line, word::START).load(Ordering::Acquire);
+            let start = self.cell(line, word::START).load(Ordering::Acquire);
             if name == BUSY || start == 0 || start_of(name) == Some(start) {
                 continue;
             }
             sequence.fetch_add(1, Ordering::SeqCst);
             at.store(BUSY, Ordering::SeqCst);
             for place in word::COUNTS..WORDS {
-                let moved = self.word(line, place).swap(0, Ordering::SeqCst);
-                self.word(OTHERS, place).fetch_add(moved, Ordering::SeqCst);
+                let moved = self.cell(line, place).fetch_and(0, Ordering::SeqCst);
+                self.cell(OTHERS, place).fetch_add(moved, Ordering::SeqCst);
             }
-            self.word(line, word::START).store(0, Ordering::SeqCst);
+            self.cell(line, word::START).store(0, Ordering::SeqCst);
             at.store(0, Ordering::SeqCst);
             sequence.fetch_add(1, Ordering::SeqCst);
             emptied = true;

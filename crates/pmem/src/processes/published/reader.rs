@@ -81,8 +81,8 @@ fn words(file: &File) -> io::Result<Vec<u64>> {
     Ok(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
-/// The lines that are the same threads' in both. Of the counts the later is taken, since a count
-/// may have changed between: the copy of an aligned word is whole on this machine.
+/// The lines that are the same threads' in both. The later counts are taken, since one may have
+/// changed between: the copy of an aligned word is whole on this machine.
 fn snapshot(one: &[u64], other: &[u64]) -> io::Result<Snapshot> {
     if other[header::MAGIC] != MAGIC {
         return Err(io::Error::other("no file of counts"));

@@ -50,13 +50,13 @@ fn own() -> u64 {
 #[test]
 fn each_thread_has_a_line() {
     let page = Page::new().unwrap();
-    page.add(own(), counts(1, 1));
-    page.begin((1, 11)).unwrap();
-    page.add(own(), counts(10, 0));
-    page.add(own(), counts(5, 7));
+    page.publish_counts(own(), counts(1, 1));
+    page.begin_publishing((1, 11)).unwrap();
+    page.publish_counts(own(), counts(10, 0));
+    page.publish_counts(own(), counts(5, 7));
     let other = std::thread::scope(|scope| {
         let count = || {
-            page.add(own(), counts(0, 100));
+            page.publish_counts(own(), counts(0, 100));
             own()
         };
         scope.spawn(count).join().unwrap()
@@ -71,12 +71,12 @@ fn each_thread_has_a_line() {
     let line = snapshot.lines.iter().find(|line| line.name == other);
     let line = line.unwrap();
     assert!(line.start > 0 && !line.is_caller && u64::from(line.number) == other);
-    page.end();
+    page.end_publishing();
     assert_eq!(opened(11).len(), 1, "the test's alone is left");
-    page.add(own(), counts(1, 1));
+    page.publish_counts(own(), counts(1, 1));
     assert_eq!(of(&read(file).unwrap(), own()), Some(counts(15, 7)));
-    page.begin((1, 11)).unwrap();
-    page.add(own(), counts(3, 0));
+    page.begin_publishing((1, 11)).unwrap();
+    page.publish_counts(own(), counts(3, 0));
     let again = opened(11).into_iter();
     let again = again.map(|file| read(&file).unwrap());
     let again = again.min_by_key(|snapshot| snapshot.lines.len()).unwrap();
@@ -86,13 +86,13 @@ fn each_thread_has_a_line() {
 #[test]
 fn callers_of_a_mount_have_lines() {
     let page = Page::new().unwrap();
-    page.begin((1, 12)).unwrap();
+    page.begin_publishing((1, 12)).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for round in 0..3000 {
                     for_caller(round % 3 * 7);
-                    page.add(own(), counts(1, 2));
+                    page.publish_counts(own(), counts(1, 2));
                 }
             });
         }
@@ -110,29 +110,29 @@ fn callers_of_a_mount_have_lines() {
 #[test]
 fn a_full_page_is_swept() {
     let page = Page::new().unwrap();
-    page.begin((1, 13)).unwrap();
+    page.begin_publishing((1, 13)).unwrap();
     let threads = LINES as u64 * 2;
     for _ in 0..threads {
-        let count = || page.add(own(), counts(1, 1));
+        let count = || page.publish_counts(own(), counts(1, 1));
         std::thread::scope(|scope| _ = scope.spawn(count).join());
     }
     let snapshot = read(&opened(13)[0]).unwrap();
     let sum = snapshot
         .lines
         .iter()
-        .fold(Counts::default(), |sum, line| sum.plus(line.counts));
+        .fold(Counts::default(), |sum, line| sum.with_more(line.counts));
     assert_eq!(sum, counts(threads, threads));
 }
 
 #[test]
 fn a_child_does_not_count_for_its_parent() {
     let page = Page::new().unwrap();
-    page.begin((1, 14)).unwrap();
-    page.add(own(), counts(1, 0));
+    page.begin_publishing((1, 14)).unwrap();
+    page.publish_counts(own(), counts(1, 0));
     let status = crate::life::in_child(|| {
         page.leave_parents();
-        page.add(own(), counts(100, 0));
-        u8::from(page.begin((1, 15)).is_err())
+        page.publish_counts(own(), counts(100, 0));
+        u8::from(page.begin_publishing((1, 15)).is_err())
     });
     assert_eq!(status, 0);
     let snapshot = read(&opened(14)[0]).unwrap();

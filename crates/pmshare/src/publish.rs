@@ -23,7 +23,7 @@ const BY_STARTER: u64 = u64::MAX - 1;
 const UNSEEN: u64 = 2;
 /// For so long a process waits at its first call that a monitor opens the file: otherwise nothing
 /// would be known of one that ends at once. The monitor looks every two milliseconds.
-const SEEN_WITHIN: Duration = Duration::from_millis(20);
+const SEEN_WITHIN: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_micros(200);
 /// Nobody asks for longer in advance: a time behind this is none that a monitor has stored.
 const MOST_NS: u64 = 60_000_000_000;

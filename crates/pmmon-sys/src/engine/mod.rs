@@ -240,7 +240,8 @@ impl Engine {
     }
 
     /// Opens the files of users that publish, of those at once that `begin` to, by their numbers in
-    /// their own namespaces. All files are open of those whose numbers are returned.
+    /// their own namespaces. Those whose numbers are returned need not wait: their files are open,
+    /// or are not for this monitor.
     ///
     /// Counts of before the first look are not told.
     fn find_sources(&mut self, begin: impl Fn(u32) -> bool, to: &mut Vec<Event>) -> BTreeSet<u32> {
@@ -262,7 +263,13 @@ impl Engine {
                     self.sources.append(&mut found);
                     looked_at.insert(user.inner_pid);
                 }
-                Err(error) => failed.push((*pid, error)),
+                Err(error) => {
+                    // It would wait for one who may not look at it.
+                    if error.kind() == ErrorKind::PermissionDenied {
+                        looked_at.insert(user.inner_pid);
+                    }
+                    failed.push((*pid, error));
+                }
             }
         }
         for (pid, error) in failed {

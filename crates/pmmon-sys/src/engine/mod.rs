@@ -299,7 +299,7 @@ impl Engine {
                 if !seat.is_asked {
                     silent.push(seat.pid);
                 }
-                if seat.is_unseen {
+                if seat.is_unseen && seat.is_of_interest {
                     unseen.push((*identity, seat));
                 }
             }

@@ -37,6 +37,8 @@ pub(super) struct Seat {
     pub slot: u64,
     /// Its number in its own namespace.
     pub pid: u32,
+    /// It is wanted, or a mount. Others wait for other monitors.
+    pub is_of_interest: bool,
     /// It publishes counts that no monitor has opened yet, and may wait for that.
     pub is_unseen: bool,
     /// It is asked, or need not be. `false`: the pool may not be written.
@@ -82,7 +84,8 @@ impl Pool {
             let pid = u32::try_from(word_of(bytes, SlotRaw::pid.offset())).unwrap_or(0);
             let is_mount = word_of(bytes, SlotRaw::asked.offset()) != 0;
             let until = word_of(bytes, SlotRaw::sessions.offset());
-            let needs_asking = (is_mount || wanted(pid)) && until < now_ns + AGAIN_NS;
+            let is_of_interest = is_mount || wanted(pid);
+            let needs_asking = is_of_interest && until < now_ns + AGAIN_NS;
             if needs_asking && self.can_write {
                 let until = (now_ns + ASKED_NS).to_le_bytes();
                 let off = SlotRaw::sessions.of(geometry.slot(slot));
@@ -91,6 +94,7 @@ impl Pool {
             seats.push(Seat {
                 slot,
                 pid,
+                is_of_interest,
                 is_unseen: word_of(bytes, SlotRaw::sessions.offset() + 8) == UNSEEN,
                 is_asked: !needs_asking || self.can_write,
             });

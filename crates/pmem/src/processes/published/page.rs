@@ -214,11 +214,41 @@ impl Page {
                     self.cell(line, word::START).store(start, Ordering::Release);
                     return Some(line);
                 }
-                Err(other) if other == name => return Some(line),
+                // A caller's call does not look: a number that comes again counts as it did.
+                Err(other) if other == name && name & CALLER != 0 => return Some(line),
+                Err(other) if other == name => return self.renew_line(line, name),
                 Err(_) => {}
             }
         }
         None
+    }
+
+    /// Gives this thread a line that has its number: an earlier thread may have had that number,
+    /// whose counts then go to the others. `None`: a sweep goes on.
+    fn renew_line(&self, line: usize, name: u64) -> Option<usize> {
+        let _sweeping = self.swept.try_lock().ok()?;
+        let mine = start_of(name)?;
+        let start = self.cell(line, word::START);
+        if start.load(Ordering::Acquire) != mine {
+            self.empty_line(line);
+            start.store(mine, Ordering::SeqCst);
+            self.cell(line, word::NAME).store(name, Ordering::SeqCst);
+        }
+        Some(line)
+    }
+
+    /// Moves the counts of a line to that of the others; nobody has its name then. The caller has
+    /// locked [`Page::swept`].
+    fn empty_line(&self, line: usize) {
+        let sequence = self.cell(0, header::SEQUENCE);
+        sequence.fetch_add(1, Ordering::SeqCst);
+        self.cell(line, word::NAME).store(BUSY, Ordering::SeqCst);
+        for place in word::COUNTS..WORDS {
+            let moved = self.cell(line, place).fetch_and(0, Ordering::SeqCst);
+            self.cell(OTHERS, place).fetch_add(moved, Ordering::SeqCst);
+        }
+        self.cell(line, word::START).store(0, Ordering::SeqCst);
+        sequence.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Empties the lines of threads that have ended into the line of the others; `true` if there
@@ -232,7 +262,6 @@ impl Page {
             return false;
         }
         let mut emptied = false;
-        let sequence = self.cell(0, header::SEQUENCE);
         for line in OTHERS + 1..LINES {
             let at = self.cell(line, word::NAME);
             let name = at.load(Ordering::Acquire);
@@ -240,15 +269,8 @@ impl Page {
             if name == BUSY || start == 0 || start_of(name) == Some(start) {
                 continue;
             }
-            sequence.fetch_add(1, Ordering::SeqCst);
-            at.store(BUSY, Ordering::SeqCst);
-            for place in word::COUNTS..WORDS {
-                let moved = self.cell(line, place).fetch_and(0, Ordering::SeqCst);
-                self.cell(OTHERS, place).fetch_add(moved, Ordering::SeqCst);
-            }
-            self.cell(line, word::START).store(0, Ordering::SeqCst);
+            self.empty_line(line);
             at.store(0, Ordering::SeqCst);
-            sequence.fetch_add(1, Ordering::SeqCst);
             emptied = true;
         }
         *swept = Some(Instant::now());

@@ -124,6 +124,34 @@ fn a_full_page_is_swept() {
     assert_eq!(sum, counts(threads, threads));
 }
 
+/// Goal: a thread whose number an earlier one had does not go on with that one's counts. Method: the
+/// earlier one's line is written into the file.
+#[test]
+fn a_number_that_comes_again_is_another_thread() {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::FileExt;
+    let page = Page::new().unwrap();
+    page.begin_publishing((1, 16)).unwrap();
+    let known = opened(16).remove(0);
+    let path = format!("/proc/self/fd/{}", known.as_raw_fd());
+    let file = File::options().write(true).open(path).unwrap();
+    let count = || {
+        let name = own();
+        let line = 2 + name as usize % (LINES - 2);
+        let words = [name, 1, 40, 50];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        file.write_all_at(&bytes, line as u64 * 64).unwrap();
+        page.publish_counts(name, counts(1, 2));
+        name
+    };
+    let name = std::thread::scope(|scope| scope.spawn(count).join().unwrap());
+    let snapshot = read(&opened(16)[0]).unwrap();
+    assert_eq!(of(&snapshot, name), Some(counts(1, 2)));
+    assert_eq!(of(&snapshot, CALLER), Some(counts(40, 50)));
+    let line = snapshot.lines.iter().find(|line| line.name == name);
+    assert!(line.unwrap().start > 1);
+}
+
 #[test]
 fn a_child_does_not_count_for_its_parent() {
     let page = Page::new().unwrap();

@@ -177,7 +177,7 @@ pub(crate) fn round(ledger: &Ledger) -> Round {
 
 /// Bytes for people, with the interval's half width: `1.50 GiB +-2.0 %`.
 pub(crate) fn shown(low: f64, value: f64, high: f64) -> String {
-    if low == high {
+    if low == high && value > 0.0 {
         return format!("{} +-0 %", bytes(value));
     }
     if value <= 0.0 {

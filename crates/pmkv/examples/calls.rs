@@ -1,7 +1,7 @@
 //! Calls of one kind in a row, for a count of instructions: `tests/kv-cost.sh` runs it.
 //!
-//! `calls OPERATION COUNT [BYTES]`, with values of 64 bytes if nothing else is said; the operations are those of the match below, of a hash; `tree-` before
-//! one has it be a tree's.
+//! `calls OPERATION COUNT [BYTES]`, with values of 64 bytes if nothing else is said. The operations
+//! are those of the match below, of a hash; `tree-` before one has it be a tree's.
 
 use pmkv::{Hash, Tree};
 use pmlib::{Heap, Options};

@@ -626,7 +626,9 @@ mod tests {
     /// bound are hashed by both, and in pieces.
     #[test]
     fn checks_are_the_same_whatever_hashes() {
-        let bytes: Vec<u8> = (0..200_000u32).map(|nth| (nth.wrapping_mul(nth) >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..200_000u32)
+            .map(|nth| (nth.wrapping_mul(nth) >> 3) as u8)
+            .collect();
         for len in [
             0,
             1,

@@ -192,8 +192,8 @@ impl<I: Index> Kv<'_, I> {
         Ok(None)
     }
 
-    /// Has the bytes of a locked chunk mean something: those of places that may have been in use say
-    /// that they are not known. `false`: the chunk is no more.
+    /// Has the bytes of a locked chunk mean something: places that may have been in use are not
+    /// known yet. `false`: the chunk is no more.
     pub(crate) fn make_ready(&self, cut: &Places) -> Result<bool> {
         if !self.is_cut_so(cut) {
             return Ok(false);

@@ -71,8 +71,8 @@ fn walks_pass_a_damaged_record() {
 }
 
 /// Goal: a walk comes to each key that is there throughout once, in order, whatever is changed in
-/// the leaf where it is. Method: in walks from either end a key is put over, taken away or new after
-/// each step, in a leaf whose order is known by then.
+/// the leaf where it is. Method: in walks from either end a key is put over, taken away or new
+/// after each step, in a leaf whose order is known by then.
 #[test]
 fn walks_see_keys_that_move() {
     let heap = Heap::private(4 << 20, &options()).unwrap();

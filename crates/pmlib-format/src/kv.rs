@@ -42,8 +42,8 @@
 //!
 //! A **record chunk** has a line: [`RECORDS_MAGIC`], bytes of a place, and a word of places (lower
 //! half) and how many of these, the first ones, puts that have returned may ever have used (upper
-//! half; 0: any). A byte of each place follows, which means nothing in a later run, then the places,
-//! from a line's start on.
+//! half; 0: any). A byte of each place follows, which means nothing in a later run, then the
+//! places, from a line's start on.
 //!
 //! The **journal** is a run with a line: [`JOURNAL_MAGIC`], the number of the last batch that is
 //! over (48 bits) with a check (16), the same again. A record follows: check (XXH3-64 of all that

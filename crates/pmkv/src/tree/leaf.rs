@@ -1,9 +1,9 @@
 //! A leaf as a walk has read it: its keys in order, with the values of small records.
 //!
 //! Where its order can't be found ([`Tree::list_leaf`]), all records of a leaf are read and
-//! verified at once, into one buffer that the walk keeps, while nothing that it depends on changes.
-//! A key is shown later only if its slot is still the same, and is read again if others of its chunk
-//! were put over meanwhile ([`Tree::is_as_read`]).
+//! verified at once, into one buffer that the walk keeps, while nothing that it depends on
+//! changes. A key is shown later only if its slot is still the same, and is read again if others
+//! of its chunk were put over meanwhile ([`Tree::is_as_read`]).
 
 use super::listed::{Come, Listed, Next};
 use super::{ByKey, Found, Seek, Tree, Way, fences};

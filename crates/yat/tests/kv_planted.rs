@@ -98,7 +98,7 @@ fn seen_in_walks() -> Option<(String, u64)> {
     for key in &keys {
         tree.put(key, b"").unwrap();
     }
-    (0..30u8).find_map(|nth| {
+    (0..15u8).find_map(|nth| {
         let mut walk = tree.iter();
         let first = walk.next().map(|entry| entry.unwrap().0);
         tree.put(&[29 - nth, 7], &[nth]).unwrap();

@@ -124,8 +124,8 @@ fn a_full_page_is_swept() {
     assert_eq!(sum, counts(threads, threads));
 }
 
-/// Goal: a thread whose number an earlier one had does not go on with that one's counts. Method: the
-/// earlier one's line is written into the file.
+/// Goal: a thread whose number an earlier one had does not go on with that one's counts. Method:
+/// the earlier one's line is written into the file.
 #[test]
 fn a_number_that_comes_again_is_another_thread() {
     use std::os::fd::AsRawFd;

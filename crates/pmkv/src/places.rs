@@ -49,9 +49,7 @@ pub(crate) const FULL: u64 = 2;
 const FOUND_FOR_LOST: u64 = 4;
 /// Chunks that are given back by one transaction.
 const FREED_AT_ONCE: usize = 256;
-/// Words of a chunk's bytes, at most.
-const WORDS_MAX: u64 = 1024 / 8;
-/// Bits of the number of such a word.
+/// Bits of the number of a word of a chunk's bytes, of which there are at most 128.
 const NEAR_SHIFT: u32 = 8;
 /// Shares of the pools, so that threads have chunks of their own.
 const SHARES: usize = 8;
@@ -386,10 +384,14 @@ impl<I: Index> Kv<'_, I> {
             return None;
         }
         let (mem, start) = (self.ground.mem(), chunk * CHUNK_BYTES + RECORDS_HEAD_BYTES);
-        for word in first..WORDS_MAX {
+        let cut_now = || self.cut_of_own(chunk, RECORD_CLASS_BYTES[class]);
+        // Usually the first word has one, and nothing else is looked at. Where the table ends is in
+        // the chunk's head.
+        let (mut words, mut word) = (first + 1, first);
+        while word < words {
             let mut cut = None;
             let taken = take_free(mem, start + word * 8, |place| {
-                cut = self.cut_of_own(chunk, RECORD_CLASS_BYTES[class]);
+                cut = cut_now();
                 cut.is_some_and(|cut| word * 8 + place < cut.places)
             });
             if let (Some((place, instance)), Some(cut)) = (taken, cut) {
@@ -401,6 +403,10 @@ impl<I: Index> Kv<'_, I> {
                 let offset = cut.offset(nth);
                 return Some(Place { offset, instance });
             }
+            if word == first {
+                words = cut_now().map_or(0, |cut| cut.places.div_ceil(8));
+            }
+            word += 1;
         }
         None
     }

@@ -16,7 +16,7 @@ trap stop EXIT
 trap 'exit 130' INT TERM HUP
 
 mapped() { "$bin/pmm-writer" --size 64M --total "${PMMON_COST_TOTAL:-4G}" "$work/mapped"; }
-other() { awk 'BEGIN { for (i = 0; i < 15000000; i++) x += i }'; }
+other() { awk 'BEGIN { for (i = 0; i < 80000000; i++) x += i }'; }
 calls() {
     "$bin/pmfs" run --pool "$work/pool" --at "$work/at" -- \
         "$bin/pmm-writer" --calls pwrite --access 64 --size 16M --total "${PMMON_COST_CALLS:-128M}" "$work/at/file"
@@ -71,6 +71,6 @@ echo '| work | backend | CPU time by that without a monitor |'
 echo '|---|---|---|'
 row 1.02 auto mapped 'stores to a mapped file'
 row 1.005 auto other 'a program without persistent memory'
-row 1.02 engine calls 'writes of 64 bytes by calls'
+row 1.10 engine calls 'writes of 64 bytes by calls'
 row 1.005 engine other 'a program without persistent memory'
 exit "$late"

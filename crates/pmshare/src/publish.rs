@@ -53,14 +53,7 @@ impl<S: Shared> Share<S> {
     #[cold]
     #[inline(never)]
     pub(crate) fn publish_read(&self, until: u64, bytes: u64) {
-        self.publish(
-            until,
-            Counts {
-                read_bytes: bytes,
-                reads: 1,
-                ..Counts::default()
-            },
-        );
+        self.publish(until, [(Counts::READS, 1), (Counts::READ_BYTES, bytes)]);
     }
 
     #[cold]
@@ -68,13 +61,12 @@ impl<S: Shared> Share<S> {
     pub(crate) fn publish_change(&self, until: u64, spent: &Counters, written: u64) {
         self.publish(
             until,
-            Counts {
-                written_bytes: written,
-                changes: 1,
-                flushed_lines: spent.lines_flushed,
-                barriers: spent.fences,
-                ..Counts::default()
-            },
+            [
+                (Counts::CHANGES, 1),
+                (Counts::WRITTEN_BYTES, written),
+                (Counts::FLUSHED_LINES, spent.lines_flushed),
+                (Counts::BARRIERS, spent.fences),
+            ],
         );
     }
 
@@ -83,31 +75,38 @@ impl<S: Shared> Share<S> {
         if let Some(Some(page)) = self.counting.page.get()
             && self.alive().is_ok()
         {
-            let read_bytes = more;
-            let counts = Counts {
-                read_bytes,
-                ..Counts::default()
-            };
-            page.publish_counts(thread_tag(), counts);
+            page.publish_counts(thread_tag(), [(Counts::READ_BYTES, more)]);
         }
     }
 
-    fn publish(&self, until: u64, counts: Counts) {
+    /// Publishes counts, the first of which is that of calls.
+    #[inline(always)]
+    fn publish<const N: usize>(&self, until: u64, counts: [(usize, u64); N]) {
+        if let Some(Some(page)) = self.counting.page.get()
+            && page.is_publishing()
+        {
+            if page.publish_counts(thread_tag(), counts) && !is_asked(until) {
+                page.end_publishing();
+                self.forget_ask(until);
+            }
+            return;
+        }
+        self.begin_publishing(until, &counts);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_publishing(&self, until: u64, counts: &[(usize, u64)]) {
         let page = self.counting.page.get_or_init(|| Page::new().ok());
         let Some(page) = page else { return };
-        if !is_asked(until) {
-            page.end_publishing();
-            return self.forget_ask(until);
-        }
-        let is_first = !page.is_publishing();
-        if is_first && page.begin_publishing(self.pool_file()).is_err() {
+        if !is_asked(until) || page.begin_publishing(self.pool_file()).is_err() {
             // Each call would try again: a monitor that goes on asks again soon.
             return self.forget_ask(until);
         }
-        page.publish_counts(thread_tag(), counts);
-        if is_first {
-            self.wait_for_monitor(until);
+        for count in counts {
+            page.publish_counts(thread_tag(), [*count]);
         }
+        self.wait_for_monitor(until);
     }
 
     #[cold]

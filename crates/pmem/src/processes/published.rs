@@ -74,6 +74,18 @@ pub struct Counts {
 
 impl Counts {
     const WORDS: usize = 6;
+    /// The places of the counts among the words.
+    pub const READ_BYTES: usize = 0;
+    /// See [`Counts::written_bytes`].
+    pub const WRITTEN_BYTES: usize = 1;
+    /// See [`Counts::reads`].
+    pub const READS: usize = 2;
+    /// See [`Counts::changes`].
+    pub const CHANGES: usize = 3;
+    /// See [`Counts::flushed_lines`].
+    pub const FLUSHED_LINES: usize = 4;
+    /// See [`Counts::barriers`].
+    pub const BARRIERS: usize = 5;
 
     fn as_words(self) -> [u64; Counts::WORDS] {
         [

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{BUSY, BYTES, CALLER, Counts, LINES, MAGIC, NAME, NUMBER, OTHERS};
+use super::{BUSY, BYTES, CALLER, LINES, MAGIC, NAME, NUMBER, OTHERS};
 use super::{PROCESS_SHIFT, TICKS, WORDS, header, word};
 use crate::address_space::Mapping;
 use crate::processes::slots;
@@ -18,8 +18,13 @@ const OFF: u64 = 0;
 const CHANGING: u64 = 1;
 /// Set in [`thread::Thread::line`] if it is a caller's number.
 const FOREIGN: u64 = 1 << 63;
+/// Set in [`thread::Thread::line`] if there was no line for the thread.
+const NO_LINE: u64 = 1 << 62;
 /// Bits of a line's index in [`thread::Thread::line`], below the page's number.
 const INDEX_BITS: u32 = 16;
+const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
+/// Calls of a line, of which one looks at the clock.
+const ASK_ONE_IN: u64 = 64;
 /// Lines of threads that have ended are looked for this often, once there are no others.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
@@ -141,46 +146,70 @@ impl Page {
         Ok(())
     }
 
-    #[inline]
-    fn cell(&self, line: usize, word: usize) -> &AtomicU64 {
-        assert!(line < LINES && word < WORDS);
-        let at = self.memory.base().cast::<u64>();
+    #[inline(always)]
+    fn line(&self, line: usize) -> &[AtomicU64; WORDS] {
+        assert!(line < LINES);
+        let at = self.memory.base().cast::<[AtomicU64; WORDS]>();
         // SAFETY: inside of the mapping, which is `BYTES` long, aligned, and stays mapped as long
         // as `self`; the file's length is sealed. Words of it are only accessed as atomic ones.
-        unsafe { AtomicU64::from_ptr(at.add(line * WORDS + word)) }
+        unsafe { &*at.add(line) }
     }
 
-    /// Adds counts to the line of this thread, whose tag is given, or to that of its caller.
-    pub fn publish_counts(&self, tag: u64, counts: Counts) {
+    #[inline]
+    fn cell(&self, line: usize, word: usize) -> &AtomicU64 {
+        &self.line(line)[word]
+    }
+
+    /// Adds to some counts of the line of this thread, whose tag is given, or of its caller's.
+    /// `counts` gives the place of each among [`Counts`] and the amount. Returns whether it is time
+    /// to ask if they are still wanted: when the first count was a multiple of [`ASK_ONE_IN`], for
+    /// the clock takes longer than the counting.
+    #[inline(always)]
+    pub fn publish_counts<const N: usize>(&self, tag: u64, counts: [(usize, u64); N]) -> bool {
         let number = self.number.load(Ordering::Acquire);
+        let known = thread::with(|thread| thread.line.get());
+        if number <= CHANGING || known >> INDEX_BITS != number {
+            return self.publish_elsewhere(number, tag, &counts);
+        }
+        let line = self.line((known & INDEX_MASK) as usize);
+        let mut first = None;
+        for (place, more) in counts {
+            let word = &line[word::COUNTS + place];
+            let before = word.load(Ordering::Relaxed);
+            word.store(before.wrapping_add(more), Ordering::Relaxed);
+            first = first.or(Some(before));
+        }
+        first.is_some_and(|first| first.is_multiple_of(ASK_ONE_IN))
+    }
+
+    /// Adds to counts of a caller, of those without a line, or of a thread that has none yet.
+    #[cold]
+    #[inline(never)]
+    fn publish_elsewhere(&self, number: u64, tag: u64, counts: &[(usize, u64)]) -> bool {
         if number <= CHANGING {
-            return;
+            return false;
         }
         let known = thread::with(|thread| thread.line.get());
-        let index_mask = (1 << INDEX_BITS) - 1;
-        let (line, alone) = if known & FOREIGN != 0 {
-            let caller = known & NUMBER;
-            (self.line_of(CALLER | caller), false)
-        } else if known >> INDEX_BITS == number {
-            let line = (known & index_mask) as usize;
-            (line, line != OTHERS)
+        let without = NO_LINE | number << INDEX_BITS;
+        let index = if known & FOREIGN != 0 {
+            self.line_of(CALLER | known & NUMBER)
+        } else if known == without {
+            OTHERS
         } else {
-            let line = self.line_of(tag);
-            thread::with(|thread| thread.line.set(number << INDEX_BITS | line as u64));
-            (line, line != OTHERS)
+            let index = self.line_of(tag);
+            let found = match index {
+                OTHERS => without,
+                _ => number << INDEX_BITS | index as u64,
+            };
+            thread::with(|thread| thread.line.set(found));
+            index
         };
-        for (place, more) in counts.as_words().into_iter().enumerate() {
-            let word = self.cell(line, word::COUNTS + place);
-            if more == 0 {
-                continue;
-            }
-            if alone {
-                let sum = word.load(Ordering::Relaxed).wrapping_add(more);
-                word.store(sum, Ordering::Relaxed);
-            } else {
-                word.fetch_add(more, Ordering::Relaxed);
-            }
+        let mut first = None;
+        for &(place, more) in counts {
+            let word = &self.line(index)[word::COUNTS + place];
+            first = first.or(Some(word.fetch_add(more, Ordering::Relaxed)));
         }
+        first.is_some_and(|first| first.is_multiple_of(ASK_ONE_IN))
     }
 
     /// The line of this name, which is claimed if there was none; [`OTHERS`] if all are taken.

@@ -7,9 +7,9 @@
 //! - The slot of the higher version stays, where a key has two.
 //! - A live slot whose hash no other slot of its lines has stays, unread.
 //! - A live slot without its record is an older version's, whose clear was not durable, if another
-//!   slot of its line has its hash: it is cleared. Its place may be another record's by now, or
-//!   half of one, so such a slot's record is verified too. Without another slot the record is
-//!   damaged, and the slot stays, so that its key is an error and not missing.
+//!   slot of its line has its hash, and a whole record: it is cleared. Its place may be another
+//!   record's by now, or half of one, so such a slot's record is verified too. Without another slot
+//!   the record is damaged, and the slot stays, so that its key is an error and not missing.
 
 use pmlib_format::kv::{STATE_DELETE, STATE_LIVE, STATE_PUT};
 
@@ -45,6 +45,23 @@ struct Work {
     versions: Vec<(Here, Head, Vec<u8>)>,
     /// To be cleared, and whether their places become free.
     cleared: Vec<(Here, bool)>,
+    /// Without their records, beside others of their hash in their lines.
+    stale: Vec<Here>,
+}
+
+impl Work {
+    /// Has slots without their records be cleared that are older versions': the next one of the key
+    /// is in the line, whole. Slots of which none has its record are of damaged ones.
+    fn clear_older(&mut self) {
+        for here in std::mem::take(&mut self.stale) {
+            let is_next = |(other, ..): &(Here, Head, Vec<u8>)| {
+                other.at & !63 == here.at & !63 && other.slot.hash() == here.slot.hash()
+            };
+            if self.versions.iter().any(is_next) {
+                self.cleared.push((here, false));
+            }
+        }
+    }
 }
 
 impl<I: Index> Kv<'_, I> {
@@ -79,11 +96,12 @@ impl<I: Index> Kv<'_, I> {
                     Means::Nothing => work.cleared.push((here, false)),
                     Means::Undone => work.cleared.push((here, true)),
                     Means::Version(head, key) => work.versions.push((here, head, key)),
-                    Means::Stale if has_twin => work.cleared.push((here, false)),
+                    Means::Stale if has_twin => work.stale.push(here),
                     Means::Stale => {}
                 }
             }
         }
+        work.clear_older();
         self.choose(&mut work);
         self.make_so(located, &work)
     }
@@ -234,5 +252,58 @@ impl<I: Index> Kv<'_, I> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::shape::Shape;
+    use crate::{Error, Hash};
+    use pmlib::{Heap, Options};
+    use std::collections::HashMap;
+    use std::os::unix::fs::FileExt;
+
+    /// Goal: keys that have one hash and damaged records are errors, and not missing. Method: two
+    /// such keys in one line, of each of which a bit is flipped.
+    #[test]
+    fn damaged_records_of_one_hash_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, options) = (dir.path().join("heap"), Options::default());
+        let heap = Heap::create(&path, 4 << 20, &options).unwrap();
+        let small = Shape {
+            groups: 1,
+            lines: 1,
+            stash: 1,
+            places_log2: 3,
+        };
+        let kv = Hash::open_as(&heap, "kv", small).unwrap();
+        let mut known = HashMap::new();
+        let hash = |key: &String| kv.key(key.as_bytes()).hash.in_slot();
+        let mut names = (0..).map(|nth| format!("key {nth}"));
+        let pair = names.find_map(|name| Some([known.insert(hash(&name), name.clone())?, name]));
+        let pair = pair.unwrap();
+        for name in &pair {
+            kv.put(name.as_bytes(), format!("of {name}.").as_bytes())
+                .unwrap();
+        }
+        drop(kv);
+        heap.close().unwrap();
+        let all = std::fs::read(&path).unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        for name in &pair {
+            let value = format!("of {name}.");
+            let at = all
+                .windows(value.len())
+                .position(|bytes| bytes == value.as_bytes());
+            file.write_all_at(b"x", at.unwrap() as u64).unwrap();
+        }
+        let heap = Heap::open(&path, &options).unwrap();
+        let kv = Hash::open(&heap, "kv").unwrap();
+        for name in &pair {
+            let got = kv.get(name.as_bytes());
+            assert!(matches!(got, Err(Error::Corrupt { .. })), "{got:?}");
+            kv.put(name.as_bytes(), b"new").unwrap();
+            assert_eq!(kv.get(name.as_bytes()).unwrap().unwrap(), b"new");
+        }
     }
 }

@@ -26,7 +26,11 @@ calls() {
 # seconds WORK: its CPU time.
 seconds() {
     local TIMEFORMAT='%U %S'
-    { time "$1" >"$work/said" 2>&1; } 2>&1 | awk '{ printf "%.3f\n", $1 + $2 }'
+    { time "$1" >"$work/said" 2>&1; } 2>"$work/time" || {
+        cat "$work/said" >&2
+        return 1
+    }
+    awk '{ printf "%.3f\n", $1 + $2 }' "$work/time"
 }
 
 # watched BACKEND WORK: its CPU time beside a monitor.
@@ -35,7 +39,10 @@ watched() {
     monitor=$!
     sleep 0.7
     seconds "$2"
-    kill -TERM "$monitor"
+    kill -TERM "$monitor" || {
+        cat "$work/log" >&2
+        return 1
+    }
     wait "$monitor" || true
     monitor=
     rm -f "$work/recording"

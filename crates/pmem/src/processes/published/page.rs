@@ -192,11 +192,11 @@ impl Page {
         let known = thread::with(|thread| thread.line.get());
         let without = NO_LINE | number << INDEX_BITS;
         let index = if known & FOREIGN != 0 {
-            self.line_of(CALLER | known & NUMBER)
+            self.line_of(CALLER | known & NUMBER, false)
         } else if known == without {
             OTHERS
         } else {
-            let index = self.line_of(tag);
+            let index = self.line_of(tag, known == 0);
             let found = match index {
                 OTHERS => without,
                 _ => number << INDEX_BITS | index as u64,
@@ -213,13 +213,14 @@ impl Page {
     }
 
     /// The line of this name, which is claimed if there was none; [`OTHERS`] if all are taken.
-    fn line_of(&self, name: u64) -> usize {
+    /// `is_new`: the thread has had no line of any page yet.
+    fn line_of(&self, name: u64, is_new: bool) -> usize {
         if name & NUMBER == 0 {
             return OTHERS;
         }
-        let found = self.claim_line(name);
+        let found = self.claim_line(name, is_new);
         match found.is_none() && self.sweep_lines() {
-            true => self.claim_line(name),
+            true => self.claim_line(name, is_new),
             false => found,
         }
         .unwrap_or(OTHERS)
@@ -227,7 +228,7 @@ impl Page {
 
     /// After a sweep a search may end at a line that was made free before the one with this name,
     /// which then has two: readers add them up.
-    fn claim_line(&self, name: u64) -> Option<usize> {
+    fn claim_line(&self, name: u64, is_new: bool) -> Option<usize> {
         let first = OTHERS + 1;
         let begin = (name & NUMBER) as usize;
         for step in 0..LINES - first {
@@ -243,9 +244,9 @@ impl Page {
                     self.cell(line, word::START).store(start, Ordering::Release);
                     return Some(line);
                 }
-                // A caller's call does not look: a number that comes again counts as it did.
-                Err(other) if other == name && name & CALLER != 0 => return Some(line),
-                Err(other) if other == name => return self.renew_line(line, name),
+                Err(other) if other == name && is_new => return self.renew_line(line, name),
+                // The calls of a caller, and of a thread that uses several pools, come here often.
+                Err(other) if other == name => return Some(line),
                 Err(_) => {}
             }
         }

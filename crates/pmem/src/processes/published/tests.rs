@@ -159,6 +159,33 @@ fn a_number_that_comes_again_is_another_thread() {
     assert!(line.unwrap().start > 1);
 }
 
+/// Goal: threads that use two pools by turns keep their lines in both.
+#[test]
+fn lines_of_two_pages_are_kept() {
+    let pages = [Page::new().unwrap(), Page::new().unwrap()];
+    for (page, inode) in pages.iter().zip(17..) {
+        page.begin_publishing((1, inode)).unwrap();
+    }
+    let count = || {
+        for _ in 0..1000 {
+            publish(&pages[0], own(), counts(1, 0));
+            publish(&pages[1], own(), counts(0, 2));
+        }
+        own()
+    };
+    let names: Vec<u64> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    for (inode, wanted) in [(17, counts(1000, 0)), (18, counts(0, 2000))] {
+        let snapshot = read(&opened(inode)[0]).unwrap();
+        for name in &names {
+            assert_eq!(of(&snapshot, *name), Some(wanted), "{inode}");
+        }
+        assert_eq!(of(&snapshot, CALLER), Some(counts(0, 0)), "{inode}");
+    }
+}
+
 #[test]
 fn a_child_does_not_count_for_its_parent() {
     let page = Page::new().unwrap();

@@ -106,7 +106,8 @@ fn node_over(work: &Work<'_>, index: u64) -> Result<Option<(u64, Entry)>> {
     let tree = work.tree();
     let mut level = tree.root.height();
     let (mut slot, mut entry) = (tree.slot, tree.root);
-    if level == 0 || index >= coverage(level) {
+    // A node that other files name too stays where it is.
+    if level == 0 || index >= coverage(level) || entry.is_shared_node() {
         return Ok(None);
     }
     while entry.is_node() && level > 1 {

@@ -16,7 +16,7 @@ use pmfs::parts::tree::entry::Entry;
 use pmfs::types::mode;
 use pmfs::{Error, Result};
 use pmfs_format::inode::ROOT_INO;
-use pmfs_format::superblock::FEATURE_SHARED;
+use pmfs_format::superblock::{FEATURE_SHARED, FEATURE_SHARED_NODES};
 use pmfs_format::tree::TABLE_HEIGHT;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw, RunRecordRaw};
 use pmshare::lock_bytes::{BYTE_POOL, holder_pid};
@@ -149,7 +149,7 @@ fn format(mem: Pmem, options: &MkfsOptions) -> Result<Pool> {
     let mut raw = superblock::blank();
     raw.uuid = options.uuid.unwrap_or_else(random);
     raw.crtime_ns = options.clock.now_ns();
-    raw.features_incompat = FEATURE_SHARED;
+    raw.features_incompat = FEATURE_SHARED | FEATURE_SHARED_NODES;
     geometry.describe(&mut raw);
     superblock::seal(&mut raw);
     let pool = Pool::new(mem, raw, geometry, None, &OpenOptions::default());

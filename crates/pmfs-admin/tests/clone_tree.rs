@@ -224,6 +224,30 @@ fn small_files_take_no_blocks() {
     fs.close().unwrap();
 }
 
+/// Goal: files of one node take 64 bytes at most beside inodes and names, which those of empty
+/// files show.
+#[test]
+fn files_of_a_node_take_no_blocks() {
+    const FILES: u64 = 1000;
+    let taken_by = |bytes: usize| {
+        let scratch = Scratch::new(128 << 20);
+        let fs = open(&scratch);
+        let top = dir(&fs, ROOT_INO, "top", 0o755);
+        for number in 0..FILES {
+            file(&fs, top, &format!("file-{number}"), &vec![1; bytes]);
+        }
+        let free = fs.statfs().unwrap().blocks_free;
+        fs.clone_tree(top, ROOT_INO, b"copy").unwrap();
+        let taken = free - fs.statfs().unwrap().blocks_free;
+        fs.close().unwrap();
+        assert!(scratch.is_sound());
+        taken
+    };
+    let (with, without) = (taken_by(100_000), taken_by(0));
+    let bytes = (with - without) * 4096;
+    assert!(bytes <= 64 * FILES, "{bytes} bytes for {FILES} files");
+}
+
 /// Goal: an attachment that only reads clones nothing, and holds nobody up.
 #[test]
 fn readers_clone_nothing() {

@@ -24,7 +24,7 @@
 use crate::layout::{neighbours, on_media};
 
 /// Version of this layout: unlike builds must not share a pool.
-pub const LAYOUT: u64 = 18 + cfg!(feature = "other-layout") as u64;
+pub const LAYOUT: u64 = 19 + cfg!(feature = "other-layout") as u64;
 /// First layout of builds that go on before the words of a committed redo record are durable
 /// (docs/adr/0017-small-overwrites-wait-once.md).
 pub const LAYOUT_COMMITTED_REDO: u64 = 13;
@@ -107,8 +107,9 @@ pub const INTENT_WORD: u64 = 8;
 /// Intent kind: the blocks are nodes of the inode's tree if its topmost node is the block in
 /// `index`, or belong to none.
 pub const INTENT_UNDER: u64 = 9;
-/// Intent kind: the inode's tree has a share of the blocks, as leaves from this index on, or the
-/// share is dropped; the last share frees its block.
+/// Intent kind: the inode's tree has a share of the blocks, as leaves from this index on (or, of
+/// level 1, as its only node), or the share is dropped; the last share frees its block. A leaf
+/// below a root word with [`crate::tree::SHARED`] has none.
 pub const INTENT_SHARED: u64 = 10;
 
 on_media! {

@@ -23,6 +23,10 @@ pub const STATE_ACTIVE: u64 = 2;
 /// ([`crate::tree::SHARED`]). Every pool has it from the start; one that an older build made has
 /// not, and its files are copied.
 pub const FEATURE_SHARED: u64 = 1;
+/// A feature that a reader must know: root words of files may share a node
+/// ([`crate::tree::SHARED`]). Every pool has it from the start; in one that an older build made
+/// leaves alone are shared.
+pub const FEATURE_SHARED_NODES: u64 = 2;
 
 on_media! {
     /// The superblock. All of it is immutable between mkfs and grow and covered by its CRC. State

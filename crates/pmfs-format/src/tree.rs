@@ -30,7 +30,10 @@ pub const UNWRITTEN: u64 = 1 << 2;
 /// Leaf of 2 MiB: the file grew into it, no call asked for a large page. An overwrite may split it.
 pub const GROWN: u64 = 1 << 3;
 /// Leaf of a file: other leaves with this bit may name its blocks too, so that none is written in
-/// place. Only a pool with the feature [`crate::superblock::FEATURE_SHARED`] has such leaves.
+/// place. Only a pool with the feature [`crate::superblock::FEATURE_SHARED`] has such leaves. Root
+/// word of height 1 that names a node: other root words with this bit may name it too. The node
+/// does not change, but for the bits of its leaves, and each of these is as one with the bit. Only
+/// a pool with [`crate::superblock::FEATURE_SHARED_NODES`] has such root words.
 pub const SHARED: u64 = 1 << 8;
 /// The bit of the root word where its height starts (four bits).
 pub const HEIGHT_SHIFT: u32 = 4;

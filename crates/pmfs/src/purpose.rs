@@ -44,8 +44,8 @@ pub enum Purpose {
     Scratch,
     /// Nodes of a tree that was built as a whole, whose topmost node is the block `top`.
     Under { ino: Ino, top: u64 },
-    /// Leaves from `index` on, each a share of a block.
-    Shared { ino: Ino, index: u64 },
+    /// Leaves (`level` 0) from `index` on, each a share of a block, or a share of a node.
+    Shared { ino: Ino, level: u32, index: u64 },
     /// A word that is stored in place: nothing to free, but to be flushed.
     Word { off: u64 },
 }
@@ -69,7 +69,11 @@ impl Purpose {
                 level: 0,
                 index,
             }
-            | Purpose::Shared { ino, index } => Some((ino, index)),
+            | Purpose::Shared {
+                ino,
+                level: 0,
+                index,
+            } => Some((ino, index)),
             _ => None,
         }
     }
@@ -82,8 +86,9 @@ impl Purpose {
                 level,
                 index: index + by,
             },
-            Purpose::Shared { ino, index } => Purpose::Shared {
+            Purpose::Shared { ino, level, index } => Purpose::Shared {
                 ino,
+                level,
                 index: index + by,
             },
             other => other,
@@ -126,7 +131,7 @@ impl Meaning for Purpose {
             Purpose::Range { from, to, kept } => [of(INTENT_RANGE, 0) | kept, from, to],
             Purpose::Scratch => [of(INTENT_SCRATCH, 0), 0, 0],
             Purpose::Under { ino, top } => [of(INTENT_UNDER, 0), ino, top],
-            Purpose::Shared { ino, index } => [of(INTENT_SHARED, 0), ino, index],
+            Purpose::Shared { ino, level, index } => [of(INTENT_SHARED, level), ino, index],
             Purpose::Word { off } => [of(INTENT_WORD, 0), 0, off],
         }
     }
@@ -151,7 +156,7 @@ impl Meaning for Purpose {
             },
             INTENT_SCRATCH => Purpose::Scratch,
             INTENT_UNDER => Purpose::Under { ino, top: index },
-            INTENT_SHARED => Purpose::Shared { ino, index },
+            INTENT_SHARED => Purpose::Shared { ino, level, index },
             INTENT_WORD => Purpose::Word { off: index },
             _ => return None,
         })

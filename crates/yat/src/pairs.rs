@@ -7,7 +7,7 @@
 use crate::crash_image::Chooser;
 use crate::explore::{Counts, Explorer, IMAGES_MAX, Options, Recording, Violation, When};
 use crate::files::call::{self, Call, Held, parse};
-use crate::files::clones::BEGINNING;
+use crate::files::clones::{BEGINNING, LEAVES_BEGINNING};
 use crate::files::tree::{self, Exceptions, Tree};
 use crate::files::{Attached, FileSystem, Steps, pool};
 use crate::memory::Pending;
@@ -111,17 +111,20 @@ const DEPENDENT: [(&str, &str); 26] = [
 ];
 
 /// Pairs of calls on files that share blocks.
-const SHARING: [(&str, &str); 10] = [
+const SHARING: [(&str, &str); 13] = [
     ("clone f c", "write f 100 5000"),
     ("clone f c", "write g 4096 4096"),
     ("clone f c", "append f 5000"),
     ("clone f c", "truncate f 0"),
     ("clone f c", "unlink f"),
     ("clone f c", "clone g e"),
+    ("clone f c", "clone f e"),
     ("clone f c", "rename g c"),
     ("write f 4096 4096", "write g 4096 4096"),
     ("unlink f", "write g 100 3"),
     ("truncate f 0", "unlink g"),
+    ("unlink f", "unlink g"),
+    ("write f 100 3", "truncate g 0"),
 ];
 
 /// Two directories, each moved to below the other.
@@ -181,13 +184,14 @@ pub fn everything(mode: DataMode) -> Vec<Pair> {
     all
 }
 
-/// Pairs of calls on files that share blocks.
+/// Pairs of calls on files that share a node, and on files that share blocks.
 #[must_use]
 pub fn sharing(mode: DataMode) -> Vec<Pair> {
-    let setup = format!("{BEGINNING}; create e");
-    SHARING
-        .map(|(first, second)| Pair::of(mode, [&setup, first, second]))
-        .to_vec()
+    let beginnings = [BEGINNING, LEAVES_BEGINNING];
+    let pair = |(first, second)| {
+        beginnings.map(|setup| Pair::of(mode, [&format!("{setup}; create e"), first, second]))
+    };
+    SHARING.into_iter().flat_map(pair).collect()
 }
 
 /// Further pairs.

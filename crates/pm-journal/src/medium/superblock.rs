@@ -4,13 +4,14 @@ use crate::error::{Error, Result};
 use pm_store::{Pm, Restore};
 use pmem::Pmem;
 use pmfs_format::superblock::{
-    CLAIM_OFFSET, FEATURE_SHARED, MAGIC, RUN_RECORD_OFFSET, STATE_ACTIVE, STATE_CLEAN, STATE_OFFSET,
+    CLAIM_OFFSET, FEATURE_SHARED, FEATURE_SHARED_NODES, MAGIC, RUN_RECORD_OFFSET, STATE_ACTIVE,
+    STATE_CLEAN, STATE_OFFSET,
 };
 use pmfs_format::{BLOCK_BYTES, RunRecordRaw, SuperblockRaw, VERSION};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Features of this build that a writer or reader must know.
-const KNOWN_FEATURES: u64 = FEATURE_SHARED;
+const KNOWN_FEATURES: u64 = FEATURE_SHARED | FEATURE_SHARED_NODES;
 /// Bytes that are summed up at a time.
 const CRC_PART: usize = 64 << 10;
 

@@ -476,6 +476,33 @@ bugs! {
     OneCall "bug-parts-unshared", "shared blocks: a large leaf is split",
         "the parts of a shared large leaf count as a file's own",
         Inline(VALUE);
+    OneCall "bug-clone-before-size", "shared blocks: a clone over the end",
+        "a file shows cloned blocks and has its old size",
+        Inline(CHOICE);
+    OneCall "bug-node-unmarked", "shared nodes: the mark of the source",
+        "a node has two root words, of which one does not say so",
+        Sites(&[call("file/node.rs", "clone_node", "publish_hidden(tree.slot")]);
+    OneCall "bug-node-mark-unflushed", "shared nodes: the mark of the source",
+        "a clone is durable before the source's root word says that it shares",
+        Sites(&[flush("file/node.rs", "clone_node", "publish_hidden(tree.slot")]);
+    OneCall "bug-node-edited-in-place", "shared nodes: own before a change",
+        "a call on one file changes the node of two",
+        Inline(CHOICE);
+    OneCall "bug-leaves-of-kept-node-unmarked", "shared nodes: the last keeps its node",
+        "a file writes in place to blocks that a node made of its own names too",
+        Inline(CHOICE);
+    OneCall "bug-node-freed-with-leaves", "shared nodes: the last share frees",
+        "the first file that goes frees a node that others name",
+        Inline(CHOICE);
+    Kill "bug-node-leaves-freed", "shared nodes: the last share frees",
+        "the leaves of a node go with it, though another node names their blocks",
+        Inline(CHOICE);
+    OneCall "bug-walk-enters-twice", "shared nodes: the walk",
+        "after a crash each file that names a node counts its leaves",
+        Inline(CHOICE);
+    Kill "bug-share-below-shared-node", "shared nodes: whose leaves",
+        "shares that a dead thread took for a node of its own are taken for those of the old one",
+        Inline(CHOICE);
     Kill "bug-clone-shares-twice", "shared blocks: the same again",
         "a leaf that stays gets one more share, which a death leaves behind",
         Inline(CHOICE);

@@ -104,18 +104,20 @@ impl Checker<'_> {
         twice.is_none()
     }
 
-    /// Notes a file's piece as [`Checker::claim`] does. Leaves that are marked as shared may name
-    /// the same blocks, and no other may.
-    pub(super) fn claim_piece(&mut self, piece: &Piece, by: &str, fix: &dyn Fn() -> Fix) {
+    /// Notes a file's piece as [`Checker::claim`] does. Pieces that are marked as shared may name
+    /// the same blocks, and no other may. Answers whether nothing did before.
+    pub(super) fn claim_piece(&mut self, piece: &Piece, by: &str, fix: &dyn Fn() -> Fix) -> bool {
         if !piece.shared {
-            self.claim(piece.run, by, fix);
-            return;
+            return self.claim(piece.run, by, fix);
         }
+        let mut is_first = true;
         for block in piece.run.block..piece.run.block + piece.run.count {
-            if self.shared.add(block) == 0 {
-                self.claim(Run::one(block), by, fix);
+            match self.shared.add(block) {
+                0 => is_first &= self.claim(Run::one(block), by, fix),
+                _ => is_first = false,
             }
         }
+        is_first
     }
 
     /// Returns whether something names one of a piece's blocks already that it can't share.

@@ -29,7 +29,12 @@ impl Pool {
         if punch && (!keep || zero) {
             return Err(Error::NotSupported(&"PUNCH_HOLE goes with KEEP_SIZE alone"));
         }
-        self.on_file(ino, |work| {
+        let class = match punch {
+            true => Class::Privileged,
+            false => Class::Ordinary,
+        };
+        self.on_file_as_is(ino, |work| {
+            work.own_node(class)?;
             let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);
             let end = end.ok_or(Error::FileTooBig)?;
             let size = work.inode.size();

@@ -24,7 +24,7 @@ const STEP: u64 = FANOUT * FANOUT;
 /// Most nodes over small leaves that a step builds.
 const NODES: u64 = 4;
 /// Records of the lane that a step leaves for nodes and for the end of the old subtree.
-const RECORDS_LEFT: u64 = 16;
+pub(super) const RECORDS_LEFT: u64 = 16;
 
 /// A range of blocks that the target is to share with the source.
 #[derive(Clone, Copy)]
@@ -79,7 +79,7 @@ impl Pool {
             }
             let is_alike = work.is_alike(&source.tree(), (from_at, to_at), len)?;
             if is_alike {
-                work.clone_blocks(source, (from_at, to_at), len).1?;
+                work.clone_blocks(source, (from_at, to_at), len, None).1?;
             }
             Ok(is_alike)
         })
@@ -122,29 +122,42 @@ impl Work<'_> {
     ) -> (u64, Result<()>) {
         let size = self.inode.size();
         let exposed = match to_at > size {
-            true => self.expose(size, to_at),
+            true => self
+                .own_node(Class::Ordinary)
+                .and_then(|()| self.expose(size, to_at)),
             false => Ok(Durable::nothing_exposed()),
         };
         let exposed = match exposed {
             Ok(exposed) => exposed,
             Err(error) => return (0, Err(error)),
         };
-        let (done, cloned) = self.clone_blocks(source, (from_at, to_at), len);
-        if done > 0 && to_at + done > size {
+        let grown = (to_at < size && to_at + len > size).then_some(to_at + len);
+        let (done, cloned) = self.clone_blocks(source, (from_at, to_at), len, grown);
+        if done > 0 && to_at + done > self.inode.size() {
             self.publish_size(to_at + done, exposed);
-        } else if done > 0 {
+        } else if done > 0 && self.inode.size() == size {
             self.lazy_times();
         }
         (done, cloned)
     }
 
     /// Clones the blocks of `len` bytes; answers how many bytes were, which are durable on return.
+    /// The last step sets the size to `grown` with its pointer, if it sets one.
     fn clone_blocks(
         &mut self,
         source: &Inode,
         (from_at, to_at): (u64, u64),
         len: u64,
+        grown: Option<u64>,
     ) -> (u64, Result<()>) {
+        match self.clone_node(source, (from_at, to_at), len, grown) {
+            Ok(true) => return (len, Ok(())),
+            Ok(false) => {}
+            Err(error) => return (0, Err(error)),
+        }
+        if let Err(error) = self.own_node(Class::Ordinary) {
+            return (0, Err(error));
+        }
         let count = len.div_ceil(BLOCK_BYTES);
         let (mut done, mut cloned) = (0, Ok(()));
         while done < count && cloned.is_ok() {
@@ -158,13 +171,15 @@ impl Work<'_> {
                 true => self.tree(),
                 false => source.tree(),
             };
-            cloned = self.clone_step(&tree, piece).map(|step| done += step);
+            cloned = self
+                .clone_step(&tree, piece, grown)
+                .map(|step| done += step);
         }
         (len.min(done * BLOCK_BYTES), cloned)
     }
 
-    /// Clones the first blocks of a piece; answers how many.
-    fn clone_step(&mut self, source: &Tree, piece: Piece) -> Result<u64> {
+    /// Clones the first blocks of a piece; answers how many. If these are all, the size is `grown`.
+    fn clone_step(&mut self, source: &Tree, piece: Piece, grown: Option<u64>) -> Result<u64> {
         let same = match planted!("bug-clone-shares-twice") {
             true => 0,
             false => self.same(source, piece)?,
@@ -185,7 +200,17 @@ impl Work<'_> {
         };
         let count = shared.max(1);
         let range = (piece.to, piece.to + count);
-        self.swing(Class::Ordinary, range, &mut leaves)?;
+        let grown = grown.filter(|_| count == piece.count && !planted!("bug-clone-before-size"));
+        match grown {
+            Some(size) => {
+                let mut fresh = self.pool.pm.fresh();
+                let swing = self.build(&mut fresh, Class::Ordinary, range, &mut leaves)?;
+                fresh.until_seal();
+                self.publish_both(&swing, size);
+                self.reload()?;
+            }
+            None => self.swing(Class::Ordinary, range, &mut leaves)?,
+        }
         self.replaced();
         Ok(count)
     }
@@ -239,6 +264,7 @@ impl Work<'_> {
             run.count = self.pool.make_room_for_shares(run);
             let purpose = |by| Purpose::Shared {
                 ino: self.ino(),
+                level: 0,
                 index: place + by,
             };
             let shared = match run.count {
@@ -285,19 +311,22 @@ impl Work<'_> {
         Ok(done.min(count))
     }
 
-    /// Marks the leaves of the source's blocks as shared; durable with the next barrier.
+    /// Marks the leaves of the source's blocks as shared; durable with the next barrier. A mark is
+    /// stored again where it is: a dead thread may not have flushed it. Below a root word with the
+    /// mark none is needed.
     fn mark_shared(&self, source: &Tree, from: u64, count: u64) -> Result<()> {
+        if source.root.is_shared_node() {
+            return Ok(());
+        }
         let mut index = from;
         while index < from + count {
             let found = source.find(self.pool, index)?;
-            if !found.entry.is_shared() {
-                let word = match found.level {
-                    0 => source.root.shared(),
-                    _ => found.entry.shared(),
-                };
-                self.locks.change();
-                self.pool.pm.publish_hidden(found.slot, word.0);
-            }
+            let word = match found.level {
+                0 => source.root.shared(),
+                _ => found.entry.shared(),
+            };
+            self.locks.change();
+            self.pool.pm.publish_hidden(found.slot, word.0);
             index = found.base + found.units;
         }
         Ok(())
@@ -488,6 +517,8 @@ mod tests {
         let one = file(&fs, "one", &whole);
         let others = ["a", "b", "c"].map(|name| file(&fs, name, &[]));
         for other in others {
+            // In two parts, so that the leaves are shared and not their node.
+            fs.clone_range((one, 0), (other, 0), 4096).unwrap();
             fs.clone_range((one, 0), (other, 0), 0).unwrap();
         }
         // A clone of a clone, and the same again.
@@ -519,7 +550,8 @@ mod tests {
         let whole = pattern(100 * BLOCK + 7, 1);
         let one = file(&fs, "one", &whole);
         for (name, at, to_at, len, shared) in [
-            ("all", 0, 0, u64::MAX, 101),
+            // One share, of the node.
+            ("all", 0, 0, u64::MAX, 1),
             ("few", 0, 0, 15 * BLOCK, 0),
             ("unaligned", 0, 1, u64::MAX, 0),
             ("part", BLOCK, 5 * BLOCK, 20 * BLOCK + 100, 20),

@@ -9,6 +9,7 @@ use crate::pool::Pool;
 use crate::types::Ino;
 use pm_journal::error::{Error, Result};
 use pm_journal::locks;
+use pm_space::Class;
 use pmfs_format::BLOCK_BYTES;
 use pmfs_format::inode::SIZE_MAX;
 use pmshare::counters::CountedRead;
@@ -137,6 +138,7 @@ impl Pool {
                 return Ok(None);
             }
             let (tree, at) = (&source.tree(), from_at);
+            work.own_node(Class::Ordinary)?;
             work.extend(to_at, Source::File { tree, at, len })?;
             self.accessed(source);
             Ok(Some(len))

@@ -86,6 +86,7 @@ impl Pool {
             if found.entry.is_leaf() {
                 let extent = tree.extent(self, index, end - index)?;
                 let (count, shared) = match extent.shared {
+                    true if self.shares_node(tree) => (extent.count, true),
                     true => self.alike_shares(extent.off >> BLOCK_SHIFT, extent.count),
                     false => (extent.count, false),
                 };
@@ -100,6 +101,12 @@ impl Pool {
             index = until.max(index + 1);
         }
         Ok(None)
+    }
+
+    /// Returns whether another file names the only node of a tree.
+    fn shares_node(&self, tree: &Tree) -> bool {
+        let node = tree.root.off() >> BLOCK_SHIFT;
+        tree.root.is_shared_node() && Bitmap::blocks(self).shares(node) > 0
     }
 
     /// The first blocks of a run that all have shares, or have none: how many, and whether they do.

@@ -203,7 +203,14 @@ impl Work<'_> {
         let mut fresh = self.pool.pm.fresh();
         Replacement::of(self, at, data).compose(&mut fresh, off, index, found.entry)?;
         let old = Run::one(found.entry.off() >> BLOCK_SHIFT);
-        let gone = self.lane.intend_run(old, Purpose::Shared { ino, index })?;
+        let gone = self.lane.intend_run(
+            old,
+            Purpose::Shared {
+                ino,
+                level: 0,
+                index,
+            },
+        )?;
         let durable = fresh.barrier();
         self.locks.change();
         self.pool

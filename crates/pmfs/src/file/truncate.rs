@@ -19,12 +19,14 @@ impl Pool {
         if size > SIZE_MAX {
             return Err(Error::FileTooBig);
         }
-        self.on_file(ino, |work| {
+        self.on_file_as_is(ino, |work| {
             let old = work.inode.size();
             if work.pinned && size < old {
+                work.own_node(Class::Privileged)?;
                 return work.shrink_pinned(size);
             }
             let durable = if size > old {
+                work.own_node(Class::Ordinary)?;
                 work.expose(old, size)?
             } else {
                 Durable::nothing_exposed()
@@ -53,6 +55,9 @@ impl Work<'_> {
 
     /// Frees the blocks that lie wholly past `size`.
     fn free_past(&mut self, size: u64) -> Result<()> {
+        if size > 0 {
+            self.own_node(Class::Privileged)?;
+        }
         let tree = self.tree();
         let from = size.div_ceil(BLOCK_BYTES);
         let to = coverage(tree.root.height());

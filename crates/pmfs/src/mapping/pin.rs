@@ -22,6 +22,7 @@ use crate::tables::open_table::Thing;
 use crate::types::Ino;
 use pm_journal::error::{Error, Result};
 use pm_journal::locks::{LockSet, line_of};
+use pm_space::Class;
 use pmfs_format::runtime::{
     KERNEL_COPY_MAYBE_DIRTY, KERNEL_COPY_PIN_APART, KERNEL_COPY_PIN_READ, KERNEL_COPY_PIN_WRITE,
     KERNEL_COPY_READ,
@@ -184,6 +185,9 @@ impl Pool {
             let to = end.div_ceil(BLOCK_BYTES);
             if from >= to {
                 return Ok(Vec::new());
+            }
+            if gives.is_some() && self.writable().is_ok() {
+                work.own_node(Class::Ordinary)?;
             }
             let mut runs = work.runs(from, to)?;
             let there: u64 = runs.iter().map(|run| run.len).sum();

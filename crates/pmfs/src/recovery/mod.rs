@@ -123,10 +123,13 @@ fn flush_behind(pool: &Pool, lane: &Lane<'_>) {
     }
     for record in 0..lane.intent_count() {
         match lane.intent(record) {
-            Some((word, Purpose::Tree { ino, index, .. } | Purpose::Shared { ino, index })) => {
+            Some((word, Purpose::Tree { ino, index, .. } | Purpose::Shared { ino, index, .. })) => {
                 let Ok(tree) = tree_of(pool, ino) else {
                     continue;
                 };
+                if tree.root.is_shared_node() {
+                    restore.flush(tree.slot, 8);
+                }
                 // A run of blocks has a slot each.
                 for index in index..index + Lane::run_of(word).count {
                     if let Ok(found) = tree.find(pool, index)

@@ -86,13 +86,21 @@ impl Entry {
         self.0 & SHARED != 0
     }
 
+    /// Returns whether a root word names a node that other root words may name too
+    /// (docs/adr/0087-small-files-share-their-node.md).
+    #[inline(always)]
+    pub fn is_shared_node(self) -> bool {
+        const BITS: u64 = PRESENT | NODE | SHARED;
+        self.0 & BITS == BITS
+    }
+
     /// Returns whether a leaf may be written in place: it holds data, and no other names it.
     #[inline(always)]
     pub(crate) fn is_in_place(self) -> bool {
         self.0 & (UNWRITTEN | SHARED) == 0
     }
 
-    /// The same leaf, whose blocks other leaves may name.
+    /// The same leaf, whose blocks other leaves may name; or the same root word, whose node may.
     pub(crate) fn shared(self) -> Entry {
         Entry(self.0 | SHARED)
     }

@@ -39,6 +39,8 @@ pub(crate) struct Freeing<'a> {
     pub cursor: u64,
     /// Nodes entered.
     pub nodes: u64,
+    /// Others may name the leaves: the root word was the last to name their node.
+    pub shared: bool,
 }
 
 impl Freeing<'_> {
@@ -84,6 +86,13 @@ impl Freeing<'_> {
         if !cleaning(self.pool) && !Bitmap::blocks(self.pool).is_set(node >> BLOCK_SHIFT) {
             return Err(corrupt("node that is free", node));
         }
+        if entry.is_shared() && self.shape == Shape::File {
+            let whole = (start, end) == (base, base + units);
+            if self.lets_node_go(node, whole, self.position(end, level))? {
+                return Ok(());
+            }
+            self.shared = true;
+        }
         self.nodes += 1;
         if self.nodes > self.pool.geometry.blocks {
             return Err(corrupt("nodes without end", node));
@@ -95,6 +104,33 @@ impl Freeing<'_> {
         }
         self.clear(Run::one(node >> BLOCK_SHIFT), self.position(end, level));
         Ok(())
+    }
+
+    /// Drops this tree's share of a node that others name too, with all its leaves, and moves the
+    /// cursor. Answers `false` for the last one that names it: nobody comes to share it any more,
+    /// because that takes the lock of a file which names it.
+    fn lets_node_go(&mut self, node: u64, whole: bool, cursor: u64) -> Result<bool> {
+        if !whole {
+            return Err(corrupt("shared node in a part of a tree", node));
+        }
+        let map = Bitmap::blocks(self.pool);
+        let block = node >> BLOCK_SHIFT;
+        let held = map.lock(block);
+        if map.shares(block) == 0 || planted!("bug-node-freed-with-leaves") {
+            return Ok(false);
+        }
+        let leaves = (0..FANOUT).filter(|at| self.pool.pm.load(node + at * 8) != 0);
+        let blocks = 1 + leaves.count() as u64;
+        let told = Told {
+            record: self.record,
+            is_cursor: true,
+            after: &|_| cursor,
+        };
+        map.let_go(self.lane, Run::one(block), &told);
+        drop(held);
+        self.lane.lose_blocks(blocks);
+        self.cursor = cursor;
+        Ok(true)
     }
 
     /// Returns what a node holds of `start..end`.
@@ -210,7 +246,8 @@ impl Freeing<'_> {
     /// Frees a run of leaves inside one group, from index `at` on, or drops its shares, and moves
     /// the cursor.
     fn clear_leaves(&mut self, leaf: Entry, run: Run, at: u64) {
-        if !leaf.is_shared() || planted!("bug-share-frees") {
+        let is_shared = leaf.is_shared() || self.shared && !planted!("bug-node-leaves-freed");
+        if !is_shared || planted!("bug-share-frees") {
             return self.clear(run, self.position(at + run.count, 0));
         }
         let told = Told {

@@ -12,7 +12,7 @@ pub mod visit;
 use crate::pool::Pool;
 use entry::{Entry, coverage, place, span};
 use pm_journal::error::{Error, Result};
-use pmfs_format::tree::{DIRECTORY_HEIGHT, FILE_HEIGHT_MAX};
+use pmfs_format::tree::{DIRECTORY_HEIGHT, FILE_HEIGHT_MAX, SHARED};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 use std::ops::Range;
 
@@ -124,6 +124,7 @@ impl Tree {
         if entry.is_leaf() {
             let blocks = self.shape.leaf_blocks(units);
             entry.checked(&pool.data, blocks * BLOCK_BYTES, slot)?;
+            entry = self.below_root(entry);
         }
         Ok(Found {
             entry,
@@ -132,6 +133,12 @@ impl Tree {
             base: index & !(units - 1),
             units,
         })
+    }
+
+    /// A leaf of this tree, which others may name too if they may name the node.
+    #[inline(always)]
+    fn below_root(&self, leaf: Entry) -> Entry {
+        Entry(leaf.0 | self.root.0 & SHARED)
     }
 
     /// Prefetches the line of the slot that [`Tree::find`] will look at last, if that lies below a
@@ -191,7 +198,7 @@ impl Tree {
     pub fn own_byte(&self, pool: &Pool, at: u64) -> Option<(u64, u64)> {
         let (entry, level) = self.descend(pool, at / BLOCK_BYTES, 0, |off| pool.pm.load(off))?;
         let bytes = coverage(level) * BLOCK_BYTES;
-        if !entry.is_leaf() || !entry.is_in_place() {
+        if !entry.is_leaf() || !self.below_root(entry).is_in_place() {
             return None;
         }
         let leaf = entry.unrooted().checked(&pool.data, bytes, self.slot);
@@ -269,9 +276,12 @@ impl Tree {
             }
             let mut at = first.base + first.units * ((slot - first.slot) / 8);
             while extent.count < max && slot < node_end {
-                let entry = Entry(pool.pm.load(slot));
+                let mut entry = Entry(pool.pm.load(slot));
                 if entry.is_node() {
                     break;
+                }
+                if entry.is_leaf() {
+                    entry = self.below_root(entry);
                 }
                 let next = Found {
                     entry,
@@ -309,8 +319,11 @@ impl Tree {
         let in_pool = ((pool.data.end - first.entry.off()) / bytes).saturating_sub(1);
         let wanted = max.saturating_sub(extent.count).div_ceil(first.units);
         let most = wanted.min(in_node).min(in_pool);
-        let follows =
-            |count: &u64| pool.pm.load(first.slot + 8 * count) == first.entry.0 + bytes * count;
+        let word = match self.root.is_shared_node() {
+            true => pool.pm.load(first.slot),
+            false => first.entry.0,
+        };
+        let follows = |count: &u64| pool.pm.load(first.slot + 8 * count) == word + bytes * count;
         let count = (1..=most).take_while(follows).count() as u64;
         extent.count += count * first.units;
         count

@@ -22,7 +22,7 @@ pub struct Piece {
     /// Byte offset of the word that names it, and how many words from there on do.
     pub slot: u64,
     pub entries: u64,
-    /// The leaf says that others may name its blocks.
+    /// Others may name the blocks of this leaf, or this node.
     pub shared: bool,
 }
 
@@ -55,9 +55,10 @@ impl Tree {
         } else {
             coverage(height)
         };
+        let is_shared = self.root.is_shared_node() && height == 1 && self.shape == Shape::File;
         visit(
             pool,
-            self.shape,
+            (self.shape, is_shared),
             self.root.unrooted(),
             (self.slot, 1),
             height,
@@ -67,9 +68,10 @@ impl Tree {
     }
 }
 
+/// `is_shared`: the root word names a node that others may name, the only one of its tree.
 fn visit(
     pool: &Pool,
-    shape: Shape,
+    (shape, is_shared): (Shape, bool),
     entry: Entry,
     (slot, entries): (u64, u64),
     level: u32,
@@ -87,7 +89,7 @@ fn visit(
     if entry != entry.unrooted() {
         return visitor.damage(corrupt("tree entry with a height", slot));
     }
-    if entry.is_shared() && (entry.is_node() || shape == Shape::Directory) {
+    if entry.is_shared() && (entry.is_node() && !is_shared || shape == Shape::Directory) {
         return visitor.damage(corrupt("tree entry that is shared", slot));
     }
     if entry.is_node() && level == 0 {
@@ -103,7 +105,7 @@ fn visit(
         units,
         slot,
         entries,
-        shared: entry.is_shared(),
+        shared: entry.is_shared() || is_shared,
     };
     if !visitor.piece(piece) || entry.is_leaf() {
         return;
@@ -123,7 +125,8 @@ fn visit(
         if !child.is_hole() {
             let covered = (base + at * child_units, same * child_units);
             let named = (child_slot, same);
-            visit(pool, shape, child, named, level - 1, covered, visitor);
+            let of = (shape, is_shared);
+            visit(pool, of, child, named, level - 1, covered, visitor);
         } else if child != Entry::HOLE {
             visitor.damage(corrupt(NEITHER, child_slot));
         } else if shape == Shape::Directory {

@@ -17,8 +17,10 @@ use pm_journal::lane;
 use pm_journal::medium::geometry::BitmapPlace;
 use pm_journal::medium::store::{Held, Waits};
 use pm_journal::types::Run;
-use pmfs_format::runtime::{GROUP_UNITS, SHARES_MAX, STEP_CURSOR, STEP_RECORD_SHIFT};
-use pmfs_format::{GroupRaw, IntentRaw, tree::FANOUT};
+use pmfs_format::runtime::{
+    GROUP_UNITS, SHARES_MAX, SHARES_UNITS, STEP_CURSOR, STEP_RECORD_SHIFT, STEP_WORDS_SHIFT,
+};
+use pmfs_format::{BLOCK_BYTES, GroupRaw, IntentRaw, tree::FANOUT};
 use pmshare::rescue;
 
 /// Units in one line of bitmap: a 2 MiB region.
@@ -271,6 +273,8 @@ impl<'a> Bitmap<'a> {
 const COUNTS: u64 = 4;
 /// Bits of a count.
 const BITS: u64 = 64 / COUNTS;
+/// Bits of the count of a step's words.
+const STEP_WORDS_MASK: u64 = (1 << (STEP_RECORD_SHIFT - STEP_WORDS_SHIFT)) - 1;
 
 /// The word of a lane's record that tells how far a change of counts has come.
 pub struct Told<'t> {
@@ -311,26 +315,49 @@ fn step_words(lane: &lane::Lane<'_>) -> [u64; 3] {
     ]
 }
 
-/// Stores a word of counts at `off`, whose first block that changes is `block`, and tells that
-/// `done` blocks are done.
+/// Stores `words` equal words of counts from `off` on, whose first block that changes is `block`,
+/// and tells that `done` blocks are done.
 #[cfg_attr(all(feature = "record", not(feature = "planted-bugs")), track_caller)]
-fn step(lane: &lane::Lane<'_>, off: u64, (block, word): (u64, u64), told: &Told<'_>, done: u64) {
+fn step(
+    lane: &lane::Lane<'_>,
+    (off, words): (u64, u64),
+    (block, word): (u64, u64),
+    told: &Told<'_>,
+    done: u64,
+) {
     let runtime = lane.share().pm.runtime();
     let cursor = if told.is_cursor { STEP_CURSOR } else { 0 };
     let [new, place, then] = step_words(lane);
     runtime.store(new, word);
     runtime.store(then, (told.after)(done));
-    runtime.store(place, block | told.record << STEP_RECORD_SHIFT | cursor);
-    runtime.store(off, word);
+    let count = (words - 1) << STEP_WORDS_SHIFT;
+    runtime.store(
+        place,
+        block | count | told.record << STEP_RECORD_SHIFT | cursor,
+    );
+    store_words(lane, off, words, word);
     told.tell(lane, done);
     runtime.store(place, 0);
+}
+
+/// Stores a word so many times in a row, inside of a block.
+#[cfg_attr(feature = "record", track_caller)]
+fn store_words(lane: &lane::Lane<'_>, off: u64, words: u64, word: u64) {
+    let chunk = [word; 64];
+    let mut done = 0;
+    while done < words {
+        let count = (words - done).min(chunk.len() as u64);
+        let runtime = lane.share().pm.runtime();
+        runtime.write(off + done * 8, &chunk[..count as usize]);
+        done += count;
+    }
 }
 
 /// A block of the step that a lane has noted, if it has one. The lane's owner holds the lock of the
 /// block's group.
 pub fn step_block(lane: &lane::Lane<'_>) -> Option<u64> {
     let place = lane.share().pm.load(step_words(lane)[1]);
-    let block = place & ((1 << STEP_RECORD_SHIFT) - 1);
+    let block = place & ((1 << STEP_WORDS_SHIFT) - 1);
     (place != 0 && block < lane.share().geometry.blocks).then_some(block)
 }
 
@@ -347,10 +374,17 @@ fn finish_step(lane: &lane::Lane<'_>, off: Option<u64>) {
     if let Some(off) = off
         && told.record < lane.records()
     {
-        runtime.store(off, word);
+        // The lane may have any content.
+        let count = 1 + (place >> STEP_WORDS_SHIFT & STEP_WORDS_MASK);
+        store_words(lane, off, count.min(words_left(off)), word);
         told.tell(lane, 0);
     }
     runtime.store(words[1], 0);
+}
+
+/// Words from the one at `off` to the end of its block.
+fn words_left(off: u64) -> u64 {
+    (BLOCK_BYTES - off % BLOCK_BYTES) / 8
 }
 
 fn count_in(word: u64, block: u64) -> u64 {
@@ -377,6 +411,17 @@ impl Bitmap<'_> {
         word.map_or(0, |word| count_in(word, block))
     }
 
+    /// Words of counts from `off` on that are as the first, `word`, and are all of blocks that lie
+    /// among the `left` from `block` on. None: the first word is not wholly of these.
+    fn words_alike(&self, (off, word): (u64, u64), block: u64, left: u64) -> u64 {
+        if !block.is_multiple_of(COUNTS) {
+            return 0;
+        }
+        let most = (left / COUNTS).min(words_left(off));
+        let is_alike = |at: &u64| self.waits.pm.load(off + at * 8) == word;
+        (0..most).take_while(is_alike).count() as u64
+    }
+
     /// Takes one share from each block of a run inside one group, whose lock is held, and frees
     /// those that had only one.
     #[cfg_attr(feature = "record", track_caller)]
@@ -392,10 +437,22 @@ impl Bitmap<'_> {
             let word = off.map_or(0, |off| self.waits.pm.load(off));
             let is_last = |block| count_in(word, block) == 0;
             let alike = (1..most).take_while(|by| is_last(block + by) == is_last(block));
-            let count = 1 + alike.count() as u64;
+            let mut count = 1 + alike.count() as u64;
+            let left = run.count - done;
+            let mut words = 1;
+            match off {
+                // None of a block without counts has a share.
+                None => count = left.min(SHARES_UNITS - block % SHARES_UNITS),
+                Some(off) if count == COUNTS => {
+                    words = self.words_alike((off, word), block, left);
+                    count = words * COUNTS;
+                }
+                Some(_) => {}
+            }
             done += count;
+            let less = || word - ones(block, count.min(COUNTS));
             match off.filter(|_| !is_last(block)) {
-                Some(off) => step(lane, off, (block, word - ones(block, count)), told, done),
+                Some(off) => step(lane, (off, words), (block, less()), told, done),
                 None => {
                     self.mark(Run { block, count }, false);
                     told.tell(lane, done);
@@ -417,12 +474,18 @@ impl Bitmap<'_> {
             };
             let word = self.waits.pm.load(off);
             let has_room = |by: &u64| count_in(word, block + by) < SHARES_MAX;
-            let count = (0..most).take_while(has_room).count() as u64;
+            let mut count = (0..most).take_while(has_room).count() as u64;
+            let mut words = 1;
             if count == 0 {
                 break;
             }
+            let more = word + ones(block, count);
+            if count == COUNTS {
+                words = self.words_alike((off, word), block, run.count - done);
+                count = words * COUNTS;
+            }
             done += count;
-            step(lane, off, (block, word + ones(block, count)), told, done);
+            step(lane, (off, words), (block, more), told, done);
         }
         done
     }

@@ -63,6 +63,8 @@ pub const SHARES: u64 = 1 << 62;
 pub const SHARES_NODE: u64 = SHARES | 1 << 61;
 /// First word of the uppermost node.
 pub const SHARES_TOP: u64 = SHARES | 1 << 60;
+/// A lane's step: where the count of its words starts, less one. They stand in a row.
+pub const STEP_WORDS_SHIFT: u32 = 36;
 /// A lane's step: where the number of its record starts.
 pub const STEP_RECORD_SHIFT: u32 = 48;
 /// A lane's step: the word of the record that changes is its cursor, else its run.

@@ -460,7 +460,7 @@ bugs! {
         Sites(&[store("pm-space/src/bitmap.rs", "step", "runtime.store(place, block |")]);
     Kill "bug-share-step-unfinished", "counts: a step and its record",
         "a dead thread's step is told of without the count",
-        Sites(&[store("pm-space/src/bitmap.rs", "finish_step", "runtime.store(off, word)")]);
+        Sites(&[store("pm-space/src/bitmap.rs", "finish_step", "store_words(lane, off, count")]);
     OneCall "bug-source-unmarked", "shared blocks: the mark of the source",
         "a block has two leaves, of which one does not say so",
         Sites(&[call("file/clone.rs", "mark_shared", "publish_hidden(found.slot, word.0)")]);

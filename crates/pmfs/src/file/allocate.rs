@@ -34,9 +34,9 @@ impl Pool {
             false => Class::Ordinary,
         };
         self.on_file_as_is(ino, |work| {
-            work.own_node(class)?;
             let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);
             let end = end.ok_or(Error::FileTooBig)?;
+            work.own_node(class)?;
             let size = work.inode.size();
             if work.pinned && (punch || zero) {
                 let size = if keep { size } else { size.max(end) };

@@ -16,23 +16,22 @@ impl Pool {
         ino: Ino,
         change: impl FnOnce(&mut Work<'_>) -> Result<T>,
     ) -> Result<T> {
-        let early = planted!("bug-inode-read-unlocked").then(|| Inode::live_file(self, ino));
-        let locks = LockSet::take(self, &[ino]);
-        self.on_locked(&locks, ino, true, early, |work| {
+        self.on_file_as_is(ino, |work| {
             work.own_node(Class::Ordinary)?;
             change(work)
         })
     }
 
-    /// Works as [`Pool::on_file`] for a change that may leave the file's node to others, or that
-    /// takes it from a full pool.
+    /// Works as [`Pool::on_file`], and the change makes the file's node its own if it has to: it may
+    /// be refused for another reason than a full pool, or go through on one.
     pub(super) fn on_file_as_is<T>(
         &self,
         ino: Ino,
         change: impl FnOnce(&mut Work<'_>) -> Result<T>,
     ) -> Result<T> {
+        let early = planted!("bug-inode-read-unlocked").then(|| Inode::live_file(self, ino));
         let locks = LockSet::take(self, &[ino]);
-        self.on_locked(&locks, ino, true, None, change)
+        self.on_locked(&locks, ino, true, early, change)
     }
 
     /// Runs work on a regular file's blocks that leaves its content as it is.

@@ -55,7 +55,7 @@ impl Pool {
             len: block_of(len),
             insert,
         };
-        self.on_file(ino, |work| {
+        self.on_file_as_is(ino, |work| {
             if work.pinned {
                 return Err(Error::Mapped);
             }
@@ -67,6 +67,10 @@ impl Pool {
                 false if end >= size => return Err(Error::Invalid(&"collapse up to the end")),
                 false => size - len,
             };
+            work.own_node(match insert {
+                true => Class::Ordinary,
+                false => Class::Privileged,
+            })?;
             work.shift(shift, new_size)
         })
     }

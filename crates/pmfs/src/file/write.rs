@@ -6,6 +6,7 @@ use crate::pool::Pool;
 use crate::tree::Tree;
 use crate::types::{DataMode, Ino};
 use pm_journal::error::{Error, Result};
+use pm_space::Class;
 use pmfs_format::inode::SIZE_MAX;
 use pmfs_format::{BLOCK_BYTES, InodeRaw};
 
@@ -127,7 +128,7 @@ impl Pool {
         if let At::Offset(at) = at {
             self.expect(ino, at, data.len());
         }
-        self.on_file(ino, |work| {
+        self.on_file_as_is(ino, |work| {
             let size = work.inode.size();
             let (at, data) = match at {
                 At::Offset(at) => (at, data),
@@ -144,6 +145,7 @@ impl Pool {
             if at >= SIZE_MAX {
                 return Err(Error::FileTooBig);
             }
+            work.own_node(Class::Ordinary)?;
             let data = &data[..data.len().min((SIZE_MAX - at) as usize)];
             let end = at + data.len() as u64;
             if at >= size {

@@ -57,6 +57,12 @@ fn large_cloned(fs: &Fs, p: &Prepared) -> Result<()> {
     fs.clone_range((p.blank, 0), (p.small, 0), 0)
 }
 
+/// `dir/blank` has a large leaf, and `dir/small` is empty.
+fn large_written(fs: &Fs, p: &Prepared) -> Result<()> {
+    fs.write(p.blank, 0, &pattern(2 << 20, 5))?;
+    resize(fs, p.small, 0)
+}
+
 /// `dir/small` has old bytes behind its end.
 fn cut(fs: &Fs, p: &Prepared) -> Result<()> {
     elsewhere(fs, p)?;
@@ -138,9 +144,13 @@ pub fn kinds() -> Vec<Kind> {
         "clone: a hole past the end", false,
             |fs, p| fs.clone_range((p.sparse, 0), (p.small, 8192), 4096)?;
     });
+    all.extend(kinds! { large_written, LARGE_POOL_BYTES;
+        "clone: a large leaf", false, |fs, p| fs.clone_range((p.blank, 0), (p.small, 0), 0)?;
+    });
     all.extend(kinds! { large_cloned, LARGE_POOL_BYTES;
         "cloned: overwrite in a large leaf", true,
             |fs, p| fs.write(p.small, 9000, &pattern(1400, 3))?;
+        "cloned: unlink of a large leaf", false, |fs, p| fs.unlink(p.dir, b"small")?;
     });
     all
 }

@@ -94,11 +94,6 @@ impl Head {
         }
     }
 
-    /// The instance that the words of a place have, whatever they are.
-    pub fn instance_of(words: [u64; 3]) -> u64 {
-        words[2] >> (VALUE_BITS + KEY_BITS) & RECORD_INSTANCE
-    }
-
     #[inline]
     fn sizes(self) -> u64 {
         let expires = match self.expires {
@@ -222,6 +217,12 @@ pub(crate) enum Seen {
     Other,
     /// No whole record, or one of another instance.
     None,
+}
+
+/// The instance that stands at a place, whatever else does.
+#[inline]
+pub(crate) fn instance_at(mem: &Pmem, place: u64) -> u64 {
+    mem.load(place + SIZES_OFFSET) >> (VALUE_BITS + KEY_BITS) & RECORD_INSTANCE
 }
 
 /// The words of a place's head, if the heap has it.
@@ -383,6 +384,51 @@ pub(crate) fn append<const VALUE: bool>(
         head,
         is_value: is_near.then(|| head.is_of(hash, &bytes[before..])),
     }))
+}
+
+/// Reads the key of the record of this instance at a place into a buffer, behind the bytes that it
+/// has. `false`: head or key is damaged.
+#[inline(always)]
+pub(crate) fn append_key(
+    ground: Ground<'_>,
+    (place, instance): (u64, u64),
+    to: &mut Vec<u8>,
+) -> Result<bool> {
+    // A place has so many bytes at least, and most heads and keys are in them.
+    if place == 0 || !ground.has(place, RECORD_CLASS_BYTES[0]) {
+        return Ok(false);
+    }
+    let words: [u64; RECORD_CLASS_BYTES[0] as usize / 8] = ground.mem().read(place);
+    let Some(sized) = Head::sized(words[2]) else {
+        return Ok(false);
+    };
+    let before = sized.before_value() as usize;
+    if sized.instance != instance || !ground.has(place, sized.bytes()) {
+        return Ok(false);
+    }
+    if before > RECORD_CLASS_BYTES[0] as usize {
+        return append_far_key(ground, (place, instance), to);
+    }
+    let bytes = words.map(u64::to_le_bytes);
+    let bytes = &bytes.as_flattened()[..before];
+    let head = sized.with([words[0], words[1], words[2], words[3]]);
+    let is_sound = head.sound(ground, place, &bytes[SIZES_AT..]).is_some();
+    to.extend_from_slice(&bytes[head.before_key() as usize..]);
+    Ok(is_sound)
+}
+
+#[inline(never)]
+fn append_far_key(
+    ground: Ground<'_>,
+    (place, instance): (u64, u64),
+    to: &mut Vec<u8>,
+) -> Result<bool> {
+    let start = to.len();
+    let found = append::<false>(ground, place, instance, (to, start))?;
+    if let Some(Appended { head, .. }) = &found {
+        to.drain(start..start + head.before_key() as usize);
+    }
+    Ok(found.is_some())
 }
 
 /// A record in a buffer: where its key begins, the lengths of key and value, and when it expires.

@@ -16,6 +16,7 @@ use twox_hash::XxHash3_64;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
+use crate::version::Version;
 
 /// Records, and heads with their keys, up to so many bytes are read without a buffer of the heap's,
 /// and in less space up to fewer.
@@ -36,7 +37,7 @@ const PIECE: usize = 64 << 10;
 pub(crate) struct Head {
     /// The check of the value, whose key is the hash of head and key.
     pub value_check: u64,
-    pub version: u32,
+    pub version: Version,
     /// The check of head and key.
     pub check: u32,
     pub value: u64,
@@ -48,7 +49,7 @@ pub(crate) struct Head {
 
 impl Head {
     /// The head of a record that is to be stored.
-    pub fn new(version: u32, instance: u64, key: &[u8], value: &[u8]) -> Head {
+    pub fn new(version: Version, instance: u64, key: &[u8], value: &[u8]) -> Head {
         Head {
             value_check: 0,
             version,
@@ -73,7 +74,7 @@ impl Head {
         let fits = value <= VALUE_BYTES_MAX && key <= KEY_BYTES_MAX && flags & !RECORD_FLAGS == 0;
         fits.then_some(Head {
             value_check: 0,
-            version: 0,
+            version: Version::default(),
             check: 0,
             value,
             key,
@@ -87,7 +88,7 @@ impl Head {
     fn with(self, words: [u64; 4]) -> Head {
         Head {
             value_check: words[0],
-            version: words[1] as u32,
+            version: Version(words[1] as u32),
             check: (words[1] >> 32) as u32,
             expires: self.expires.map(|_| words[3]),
             ..self
@@ -125,7 +126,7 @@ impl Head {
     /// of sizes to the value.
     #[inline(always)]
     fn sound(&self, ground: Ground<'_>, place: u64, bytes: &[u8]) -> Option<u64> {
-        let hash = hash_of(ground.seed(), place, self.version, bytes);
+        let hash = hash_of(ground.seed(), place, self.version.0, bytes);
         (check_of(hash, self.value_check) == self.check).then_some(hash)
     }
 
@@ -193,10 +194,10 @@ pub(crate) fn stage(seed: u64, place: u64, head: Head, key: &[u8], value: &[u8])
     for (to, word) in before.as_chunks_mut::<8>().0.iter_mut().zip(words) {
         *to = word.to_le_bytes();
     }
-    let hash = hash_of(seed, place, head.version, &head_and_key[SIZES_AT..]);
+    let hash = hash_of(seed, place, head.version.0, &head_and_key[SIZES_AT..]);
     let value_check = check_of_value(value, hash);
     let check = u64::from(check_of(hash, value_check));
-    let version = u64::from(head.version) | check << 32;
+    let version = u64::from(head.version.0) | check << 32;
     head_and_key[..8].copy_from_slice(&value_check.to_le_bytes());
     head_and_key[8..SIZES_AT].copy_from_slice(&version.to_le_bytes());
     stage
@@ -710,7 +711,7 @@ mod tests {
         for expires in [None, Some(77)] {
             let head = Head {
                 expires,
-                ..Head::new(7, 9, b"key", b"value")
+                ..Head::new(Version(7), 9, b"key", b"value")
             };
             let staged = stage(ground.seed(), place, head, b"key", b"value");
             let find = |at: u64| {

@@ -35,6 +35,7 @@ use crate::key::Key;
 use crate::places::Place;
 use crate::record::{self, Head};
 use crate::slot::Slot;
+use crate::version::Version;
 
 /// The bytes of the least place of a record.
 const LINE: u64 = 64;
@@ -272,7 +273,7 @@ impl<'h> Tree<'h> {
         let at = self.note(old.chunk);
         let note = mem.load_cached(at);
         mem.store(at, note | SPLITTING);
-        let head = Head::new(0, place.instance, &plan.fence, &[]);
+        let head = Head::new(Version::default(), place.instance, &plan.fence, &[]);
         let staged = record::stage(self.ground.seed(), place.offset, head, &plan.fence, &[]);
         record::store(mem, place.offset, &staged)?;
         let mut content = vec![0; (lines * 64) as usize];

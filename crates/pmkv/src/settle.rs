@@ -380,8 +380,8 @@ mod tests {
         }
     }
 
-    /// Goal: a slot without its record is cleared for the next version alone. Method: the next one is
-    /// under way, or not; names the slot, or another one; is in its line, or in the next.
+    /// Goal: a slot without its record is cleared for the next version alone. Method: the next one
+    /// is under way, or not; names the slot, or another one; is in its line, or in the next.
     #[test]
     fn an_older_version_is_the_one_that_is_named() {
         let older = Here {

@@ -2,9 +2,9 @@
 //!
 //! - Power loss can leave two versions of a key at most, which follow each other
 //!   (`docs/adr/0073-slots-with-states.md`): 16 bits tell which one is newer.
-//! - The other 16 bits name the slot of the one before, if that slot was in the same line, where its
-//!   clear may not be durable. So an older version's slot that has lost its record is told from a
-//!   damaged record of another key with the same hash.
+//! - The other 16 bits name the slot of the one before, if that slot was in the same line, where
+//!   its clear may not be durable. So an older version's slot that has lost its record is told from
+//!   a damaged record of another key with the same hash.
 
 use crate::slot::Slot;
 use pmlib_format::kv::STATE_LIVE;

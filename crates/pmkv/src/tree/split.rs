@@ -81,7 +81,11 @@ fn staying(count: usize, is_ascending: bool) -> usize {
 impl<'h> Tree<'h> {
     /// Splits the leaf of a key, if it is full; nothing is locked.
     #[cold]
-    pub(crate) fn split_leaf(&self, key: Key<'_>, _: &Located<Way>) -> Result<()> {
+    pub(crate) fn split_leaf(&self, key: Key<'_>, full: &Located<Way>) -> Result<()> {
+        // The put has looked at two of its lines.
+        for line in 1..=self.cut.lines() {
+            self.ground.mem().prefetch_if_there(full.line(line));
+        }
         self.split_for(key, &[]).map(drop)
     }
 

@@ -97,7 +97,8 @@ fn open(path: &Path, keys: u64, kind: Kind, after: &str) -> Result<(), Any> {
     }
     let slowest = gets.iter().max().copied().unwrap_or_default();
     println!(
-        "open after {after}: {:.0} us, of which the heap {:.0}; first get {:.1} us, slowest of 100 {:.1} us",
+        "open after {after}: {:.0} us, of which the heap {:.0}; first get {:.1} us, \
+         slowest of 100 {:.1} us",
         micros(opened),
         micros(heap_opened),
         micros(gets[0]),

@@ -120,6 +120,20 @@ Examples:
 
 Exit codes: 0 done, 8 could not be done, or not wholly.")]
     Load(Load),
+    /// Copy all engines of a heap, with values and expiries, to a new heap of this version
+    #[command(after_help = "\
+Each engine is copied as it is at one instant; others may use it meanwhile. The old heap stays as it
+is. Objects that programs keep beside engines are not copied. An engine of another version is told,
+and nothing is made: the pmkv that made it has to save it. Pools of PMDK are not heaps, and are
+refused.
+
+Examples:
+
+  pmkv migrate /dev/shm/heap /mnt/pmem/heap
+  pmkv migrate --size 4G old new
+
+Exit codes: 0 done, 8 could not be done: a damaged record is an error, and the new heap is removed.")]
+    Migrate(Migrate),
     /// Measure calls of an engine on this machine, in a new heap that is removed again
     #[command(after_help = "\
 One thread does each call so many times, on keys of 16 bytes in a mixed order. Without a path the
@@ -344,6 +358,21 @@ pub struct Load {
     /// The kind of an engine that is made: the one that was saved, unless it is said
     #[arg(long)]
     pub kind: Option<EngineKind>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmkv migrate`
+#[derive(Args)]
+pub struct Migrate {
+    /// The heap
+    pub from: PathBuf,
+    /// The new heap's file, not there yet
+    pub to: PathBuf,
+    /// Size of the new heap, like 64M or 1G [default: that of the old one]
+    #[arg(long)]
+    pub size: Option<Size>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

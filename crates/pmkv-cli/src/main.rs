@@ -11,6 +11,7 @@ mod compact;
 mod dump;
 mod failure;
 mod keys;
+mod migrate;
 mod scan;
 mod scrub;
 mod shown;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Scrub(arguments) => scrub::run(&arguments),
         Command::Save(arguments) => stream::save(&arguments),
         Command::Load(arguments) => stream::load(&arguments),
+        Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

@@ -81,28 +81,40 @@ fn micros(time: Duration) -> f64 {
 
 /// Opens heap and engine, and gets a few keys.
 fn open(path: &Path, keys: u64, kind: Kind, after: &str) -> Result<(), Any> {
-    let begun = Instant::now();
+    let (begun, own) = (Instant::now(), own_ns());
     let heap = Heap::open(path, &Options::default())?;
+    let (heap_opened, heap_own) = (begun.elapsed(), own_ns() - own);
     let kv = kind.open(&heap, "kv")?;
-    let opened = begun.elapsed();
+    let (opened, opened_own) = (begun.elapsed(), own_ns() - own);
     let mut value = Vec::new();
-    let mut gets = Vec::new();
+    let (mut gets, mut gets_own) = (Vec::new(), Vec::new());
     for nth in 0..100 {
-        let begun = Instant::now();
+        let (begun, own) = (Instant::now(), own_ns());
         let is_there = kv.get_into(&key(keys / 101 * nth), &mut value)?;
         gets.push(begun.elapsed());
+        gets_own.push(own_ns() - own);
         assert!(is_there, "{nth}");
     }
     let slowest = gets.iter().max().copied().unwrap_or_default();
     println!(
-        "open after {after}: {:.0} us; first get {:.1} us, slowest of 100 {:.1} us",
+        "open after {after}: {:.0} us, of which the heap {:.0}; first get {:.1} us, \
+         slowest of 100 {:.1} us",
         micros(opened),
+        micros(heap_opened),
         micros(gets[0]),
         micros(slowest)
     );
-    let begun = Instant::now();
+    println!(
+        "of the thread's own time: {} us, {}; {}, {}",
+        opened_own / 1000,
+        heap_own / 1000,
+        gets_own[0] / 1000,
+        gets_own.iter().max().copied().unwrap_or_default() / 1000
+    );
+    let (begun, own) = (Instant::now(), own_ns());
     kv.put(&key(keys + 1), &[1; VALUE_BYTES as usize])?;
-    println!("first put: {:.1} us", micros(begun.elapsed()));
+    let (put, put_own) = (begun.elapsed(), own_ns() - own);
+    println!("first put: {:.1} us, own {}", micros(put), put_own / 1000);
     drop(kv);
     heap.close()?;
     Ok(())

@@ -11,6 +11,7 @@ use crate::kv::Kv;
 use crate::places::Place;
 use crate::record::{self, Head, KeyAlone};
 use crate::slot::Slot;
+use crate::version::Version;
 use pmlib_format::kv::STATE_PUT;
 
 /// The most changes of a batch.
@@ -265,7 +266,8 @@ impl<'h, I: Index> Kv<'h, I> {
             *slot = Slot::new(place.offset, place.instance, step.key.hash.in_slot())
                 .with_state(STATE_PUT)
                 .0;
-            let version = old.map_or(1, |old| old.head.version.wrapping_add(1));
+            // A line's image has both changes: no older slot stays beside the new one.
+            let version = old.map_or(Version::FIRST, |old| old.head.version.next(None));
             let value = step.value.unwrap_or_default();
             let head = Head {
                 expires: step.expires,

@@ -18,6 +18,7 @@ use crate::places::{Place, Pools};
 use crate::record::{self, Head, KeyAlone};
 use crate::scrub::Slots;
 use crate::slot::Slot;
+use crate::version::Version;
 
 /// A thread keeps its buffer for old values up to so many bytes.
 const KEPT_BYTES: usize = 64 << 10;
@@ -229,7 +230,12 @@ impl<'h, I: Index> Kv<'h, I> {
         let Some(place) = *place else {
             return Ok(Tried::NoPlace);
         };
-        let version = old.map_or(1, |old| old.head.version.wrapping_add(1));
+        let moved =
+            old.is_some_and(|old| old.line != line) && !planted!("bug-next-version-in-other-line");
+        let version = old.map_or(Version::FIRST, |old| {
+            let is_named = !moved && !planted!("bug-older-version-unnamed");
+            old.head.version.next(is_named.then_some(old.slot))
+        });
         let head = Head {
             expires,
             ..Head::new(version, place.instance, key.bytes, value)
@@ -243,8 +249,6 @@ impl<'h, I: Index> Kv<'h, I> {
         };
         let staged = record::stage(self.ground.seed(), place.offset, first, key.bytes, value);
         let slot = Slot::new(place.offset, place.instance, key.hash.in_slot());
-        let moved =
-            old.is_some_and(|old| old.line != line) && !planted!("bug-next-version-in-other-line");
         self.publish(group, place, &staged, (at, slot), old.as_ref(), moved)?;
         self.plant_expiry(place, head, key, value)?;
         let dropped = old.filter(|old| self.free(old.slot));

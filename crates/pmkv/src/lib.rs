@@ -48,6 +48,7 @@ mod snapshot;
 mod split;
 mod store;
 mod tree;
+mod version;
 
 pub use batch::{BATCH_MAX, Change};
 pub use error::{Error, Result};

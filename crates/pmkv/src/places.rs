@@ -36,7 +36,7 @@ use crate::held::HeldChunks;
 use crate::kv::Kv;
 use crate::protocol::{FREE, TAKEN, change_byte, is_held, take_free};
 use crate::put_off::PutOff;
-use crate::record::{self, Head};
+use crate::record;
 use crate::slot::{PLACES_END, Slot};
 
 /// A record chunk's first word of this run: its bytes mean something.
@@ -453,11 +453,11 @@ impl<I: Index> Kv<'_, I> {
     /// The bytes of a new chunk's or a new run's places.
     pub(crate) fn table(cut: &Places, byte: impl Fn(u64) -> u64) -> Vec<u8> {
         let len = first_record(cut.places) - RECORDS_HEAD_BYTES;
-        let bytes = (0..len).map(|place| match place < cut.places {
-            true => byte(place) as u8,
-            false => TAKEN as u8,
-        });
-        bytes.collect()
+        let mut bytes = vec![TAKEN as u8; len as usize];
+        for (place, to) in (0..cut.places).zip(&mut bytes) {
+            *to = byte(place) as u8;
+        }
+        bytes
     }
 
     /// Stores the head and the bytes of new places, past the caches.
@@ -489,7 +489,8 @@ impl<I: Index> Kv<'_, I> {
             };
             // A record of a former life may stand there: the next one has another instance.
             let mem = self.ground.mem();
-            let last = |place| Head::instance_of(mem.read(cut.offset(place)));
+            let first = cut.offset(0);
+            let last = |place| record::instance_at(mem, first + place * bytes);
             let _window = mem.window();
             self.begin(&cut, &Self::table(&cut, |place| FREE | last(place)))?;
             Ok(cut.chunk)
@@ -520,7 +521,7 @@ impl<I: Index> Kv<'_, I> {
                 places: 1,
             };
             let mem = self.ground.mem();
-            let last = Head::instance_of(mem.read(cut.offset(0)));
+            let last = record::instance_at(mem, cut.offset(0));
             let instance = (last + 1) & 0xf;
             let _window = mem.window();
             self.begin(&cut, &Self::table(&cut, |_| TAKEN | instance))?;
@@ -759,7 +760,7 @@ impl<I: Index> Kv<'_, I> {
                 Ok(())
             })?;
             for place in 0..cut.places {
-                let last = Head::instance_of(self.ground.mem().read(cut.offset(place)));
+                let last = record::instance_at(self.ground.mem(), cut.offset(place));
                 if self.byte(cut, place) == 0 {
                     let byte = self.byte_of_free(cut, last);
                     self.change(cut, place, 0, byte);

@@ -16,6 +16,7 @@ use twox_hash::XxHash3_64;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
+use crate::version::Version;
 
 /// Records, and heads with their keys, up to so many bytes are read without a buffer of the heap's,
 /// and in less space up to fewer.
@@ -36,7 +37,7 @@ const PIECE: usize = 64 << 10;
 pub(crate) struct Head {
     /// The check of the value, whose key is the hash of head and key.
     pub value_check: u64,
-    pub version: u32,
+    pub version: Version,
     /// The check of head and key.
     pub check: u32,
     pub value: u64,
@@ -48,7 +49,7 @@ pub(crate) struct Head {
 
 impl Head {
     /// The head of a record that is to be stored.
-    pub fn new(version: u32, instance: u64, key: &[u8], value: &[u8]) -> Head {
+    pub fn new(version: Version, instance: u64, key: &[u8], value: &[u8]) -> Head {
         Head {
             value_check: 0,
             version,
@@ -73,7 +74,7 @@ impl Head {
         let fits = value <= VALUE_BYTES_MAX && key <= KEY_BYTES_MAX && flags & !RECORD_FLAGS == 0;
         fits.then_some(Head {
             value_check: 0,
-            version: 0,
+            version: Version::default(),
             check: 0,
             value,
             key,
@@ -87,16 +88,11 @@ impl Head {
     fn with(self, words: [u64; 4]) -> Head {
         Head {
             value_check: words[0],
-            version: words[1] as u32,
+            version: Version(words[1] as u32),
             check: (words[1] >> 32) as u32,
             expires: self.expires.map(|_| words[3]),
             ..self
         }
-    }
-
-    /// The instance that the words of a place have, whatever they are.
-    pub fn instance_of(words: [u64; 3]) -> u64 {
-        words[2] >> (VALUE_BITS + KEY_BITS) & RECORD_INSTANCE
     }
 
     #[inline]
@@ -130,7 +126,7 @@ impl Head {
     /// of sizes to the value.
     #[inline(always)]
     fn sound(&self, ground: Ground<'_>, place: u64, bytes: &[u8]) -> Option<u64> {
-        let hash = hash_of(ground.seed(), place, self.version, bytes);
+        let hash = hash_of(ground.seed(), place, self.version.0, bytes);
         (check_of(hash, self.value_check) == self.check).then_some(hash)
     }
 
@@ -198,10 +194,10 @@ pub(crate) fn stage(seed: u64, place: u64, head: Head, key: &[u8], value: &[u8])
     for (to, word) in before.as_chunks_mut::<8>().0.iter_mut().zip(words) {
         *to = word.to_le_bytes();
     }
-    let hash = hash_of(seed, place, head.version, &head_and_key[SIZES_AT..]);
+    let hash = hash_of(seed, place, head.version.0, &head_and_key[SIZES_AT..]);
     let value_check = check_of_value(value, hash);
     let check = u64::from(check_of(hash, value_check));
-    let version = u64::from(head.version) | check << 32;
+    let version = u64::from(head.version.0) | check << 32;
     head_and_key[..8].copy_from_slice(&value_check.to_le_bytes());
     head_and_key[8..SIZES_AT].copy_from_slice(&version.to_le_bytes());
     stage
@@ -222,6 +218,12 @@ pub(crate) enum Seen {
     Other,
     /// No whole record, or one of another instance.
     None,
+}
+
+/// The instance that stands at a place, whatever else does.
+#[inline]
+pub(crate) fn instance_at(mem: &Pmem, place: u64) -> u64 {
+    mem.load(place + SIZES_OFFSET) >> (VALUE_BITS + KEY_BITS) & RECORD_INSTANCE
 }
 
 /// The words of a place's head, if the heap has it.
@@ -383,6 +385,51 @@ pub(crate) fn append<const VALUE: bool>(
         head,
         is_value: is_near.then(|| head.is_of(hash, &bytes[before..])),
     }))
+}
+
+/// Reads the key of the record of this instance at a place into a buffer, behind the bytes that it
+/// has. `false`: head or key is damaged.
+#[inline(always)]
+pub(crate) fn append_key(
+    ground: Ground<'_>,
+    (place, instance): (u64, u64),
+    to: &mut Vec<u8>,
+) -> Result<bool> {
+    // A place has so many bytes at least, and most heads and keys are in them.
+    if place == 0 || !ground.has(place, RECORD_CLASS_BYTES[0]) {
+        return Ok(false);
+    }
+    let words: [u64; RECORD_CLASS_BYTES[0] as usize / 8] = ground.mem().read(place);
+    let Some(sized) = Head::sized(words[2]) else {
+        return Ok(false);
+    };
+    let before = sized.before_value() as usize;
+    if sized.instance != instance || !ground.has(place, sized.bytes()) {
+        return Ok(false);
+    }
+    if before > RECORD_CLASS_BYTES[0] as usize {
+        return append_far_key(ground, (place, instance), to);
+    }
+    let bytes = words.map(u64::to_le_bytes);
+    let bytes = &bytes.as_flattened()[..before];
+    let head = sized.with([words[0], words[1], words[2], words[3]]);
+    let is_sound = head.sound(ground, place, &bytes[SIZES_AT..]).is_some();
+    to.extend_from_slice(&bytes[head.before_key() as usize..]);
+    Ok(is_sound)
+}
+
+#[inline(never)]
+fn append_far_key(
+    ground: Ground<'_>,
+    (place, instance): (u64, u64),
+    to: &mut Vec<u8>,
+) -> Result<bool> {
+    let start = to.len();
+    let found = append::<false>(ground, place, instance, (to, start))?;
+    if let Some(Appended { head, .. }) = &found {
+        to.drain(start..start + head.before_key() as usize);
+    }
+    Ok(found.is_some())
 }
 
 /// A record in a buffer: where its key begins, the lengths of key and value, and when it expires.
@@ -664,7 +711,7 @@ mod tests {
         for expires in [None, Some(77)] {
             let head = Head {
                 expires,
-                ..Head::new(7, 9, b"key", b"value")
+                ..Head::new(Version(7), 9, b"key", b"value")
             };
             let staged = stage(ground.seed(), place, head, b"key", b"value");
             let find = |at: u64| {

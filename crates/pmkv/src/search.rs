@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::kv::Kv;
 use crate::places::{FULL, KNOWN, Places, Pool, READY, USED_SHIFT, class_of};
 use crate::protocol::FREE;
-use crate::record::{self, Head};
+use crate::record;
 
 /// Chunks from the heap's end at which a process looks for places that were never in use.
 const LAST: usize = 16;
@@ -221,7 +221,7 @@ impl<I: Index> Kv<'_, I> {
     /// that record's.
     fn byte_of_unused(&self, cut: &Places, place: u64) -> Result<u64> {
         let offset = cut.offset(place);
-        let last = Head::instance_of(self.ground.mem().read(offset));
+        let last = record::instance_at(self.ground.mem(), offset);
         let head = record::head_at(self.ground, offset).filter(|head| head.bytes() <= cut.bytes);
         let is_record = match head {
             Some(head) => record::sound_key(self.ground, offset, head)?.is_some(),

@@ -7,9 +7,10 @@
 //! - The slot of the higher version stays, where a key has two.
 //! - A live slot whose hash no other slot of its lines has stays, unread.
 //! - A live slot without its record is an older version's, whose clear was not durable, if another
-//!   slot of its line has its hash, and a whole record: it is cleared. Its place may be another
-//!   record's by now, or half of one, so such a slot's record is verified too. Without another slot
-//!   the record is damaged, and the slot stays, so that its key is an error and not missing.
+//!   slot of its line has its hash, and a whole record that names this slot: it is cleared. Its
+//!   place may be another record's by now, or half of one, so such a slot's record is verified too.
+//!   Otherwise the record is damaged, and the slot stays, so that its key is an error and not
+//!   missing.
 
 use pmlib_format::kv::{STATE_DELETE, STATE_LIVE, STATE_PUT};
 
@@ -51,11 +52,15 @@ struct Work {
 
 impl Work {
     /// Has slots without their records be cleared that are older versions': the next one of the key
-    /// is in the line, whole. Slots of which none has its record are of damaged ones.
+    /// is in the line, whole, and names the slot. It is still under way on the medium, because its
+    /// line has the older one's clear before its slot is live. The others are of damaged records.
     fn clear_older(&mut self) {
         for here in std::mem::take(&mut self.stale) {
-            let is_next = |(other, ..): &(Here, Head, Vec<u8>)| {
-                other.at & !63 == here.at & !63 && other.slot.hash() == here.slot.hash()
+            let is_next = |(other, head, _): &(Here, Head, Vec<u8>)| {
+                other.at & !63 == here.at & !63
+                    && other.slot.hash() == here.slot.hash()
+                    && other.slot.state() == STATE_PUT
+                    && head.version.names(here.slot)
             };
             if self.versions.iter().any(is_next) {
                 self.cleared.push((here, false));
@@ -194,8 +199,7 @@ impl<I: Index> Kv<'_, I> {
                 work.cleared.push((here, false));
                 continue;
             }
-            // Versions are numbers on a circle.
-            let mut is_newer = (head.version.wrapping_sub(other_head.version) as i32) > 0;
+            let mut is_newer = head.version.is_after(other_head.version);
             if planted!("bug-lower-version-wins") {
                 is_newer = !is_newer;
             }
@@ -257,19 +261,25 @@ impl<I: Index> Kv<'_, I> {
 
 #[cfg(test)]
 mod tests {
+    use super::{Here, Work};
+    use crate::record::{Head, KeyAlone};
     use crate::shape::Shape;
+    use crate::slot::Slot;
+    use crate::version::Version;
     use crate::{Error, Hash};
     use pmlib::{Heap, Options};
+    use pmlib_format::kv::{STATE_LIVE, STATE_PUT};
     use std::collections::HashMap;
+    use std::fs::File;
     use std::os::unix::fs::FileExt;
+    use std::path::Path;
 
-    /// Goal: keys that have one hash and damaged records are errors, and not missing. Method: two
-    /// such keys in one line, of each of which a bit is flipped.
-    #[test]
-    fn damaged_records_of_one_hash_stay() {
-        let dir = tempfile::tempdir().unwrap();
-        let (path, options) = (dir.path().join("heap"), Options::default());
-        let heap = Heap::create(&path, 4 << 20, &options).unwrap();
+    /// Has a small hash be used in a heap, whose group has one line, and closes it.
+    fn with_small(path: &Path, work: impl FnOnce(&Hash<'_>)) {
+        let heap = match path.exists() {
+            true => Heap::open(path, &Options::default()).unwrap(),
+            false => Heap::create(path, 4 << 20, &Options::default()).unwrap(),
+        };
         let small = Shape {
             groups: 1,
             lines: 1,
@@ -277,33 +287,120 @@ mod tests {
             places_log2: 3,
         };
         let kv = Hash::open_as(&heap, "kv", small).unwrap();
+        work(&kv);
+        drop(kv);
+        heap.close().unwrap();
+    }
+
+    /// Two keys of one hash.
+    fn pair(kv: &Hash<'_>) -> [String; 2] {
         let mut known = HashMap::new();
         let hash = |key: &String| kv.key(key.as_bytes()).hash.in_slot();
         let mut names = (0..).map(|nth| format!("key {nth}"));
         let pair = names.find_map(|name| Some([known.insert(hash(&name), name.clone())?, name]));
-        let pair = pair.unwrap();
-        for name in &pair {
-            kv.put(name.as_bytes(), format!("of {name}.").as_bytes())
-                .unwrap();
+        pair.unwrap()
+    }
+
+    fn value_of(name: &str) -> String {
+        format!("of {name}.")
+    }
+
+    /// Damages the value of a key, of which no other one is in the file.
+    fn damage(path: &Path, name: &str) {
+        let (all, value) = (std::fs::read(path).unwrap(), value_of(name));
+        let mut places = all.windows(value.len());
+        let at = places.position(|bytes| bytes == value.as_bytes()).unwrap();
+        let file = File::options().write(true).open(path).unwrap();
+        file.write_all_at(b"x", at as u64).unwrap();
+    }
+
+    fn is_damaged(kv: &Hash<'_>, name: &str) -> bool {
+        matches!(kv.get(name.as_bytes()), Err(Error::Corrupt { .. }))
+    }
+
+    /// Goal: keys that have one hash and damaged records are errors, and not missing. Method: two
+    /// such keys in one line, of each of which a bit is flipped.
+    #[test]
+    fn damaged_records_of_one_hash_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("heap");
+        let mut names = <[String; 2]>::default();
+        with_small(&path, |kv| {
+            names = pair(kv);
+            for name in &names {
+                kv.put(name.as_bytes(), value_of(name).as_bytes()).unwrap();
+            }
+        });
+        names.iter().for_each(|name| damage(&path, name));
+        with_small(&path, |kv| {
+            for name in &names {
+                assert!(is_damaged(kv, name));
+                kv.put(name.as_bytes(), b"new").unwrap();
+                assert_eq!(kv.get(name.as_bytes()).unwrap().unwrap(), b"new");
+            }
+        });
+    }
+
+    /// Goal: a damaged record is an error beside a whole one of another key with its hash, and not
+    /// missing. Method: such a pair, of which the whole one is put once or again and again, and is
+    /// live on the medium or still under way there.
+    #[test]
+    fn a_damaged_record_stays_beside_a_whole_one_of_its_hash() {
+        for (puts, is_under_way) in [(1, false), (2, false), (1, true), (2, true), (7, true)] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("heap");
+            let (mut names, mut slot) = (<[String; 2]>::default(), None);
+            with_small(&path, |kv| {
+                names = pair(kv);
+                let [damaged, whole] = &names;
+                kv.put(damaged.as_bytes(), value_of(damaged).as_bytes())
+                    .unwrap();
+                for nth in 0..puts {
+                    kv.put(whole.as_bytes(), format!("{nth}").as_bytes())
+                        .unwrap();
+                }
+                let key = kv.key(whole.as_bytes());
+                let _window = kv.ground.mem().window();
+                let group = kv.lock(key).unwrap();
+                let found = kv.find(&group, key, &mut KeyAlone).unwrap();
+                slot = found.map(|found| (found.at, found.slot));
+            });
+            damage(&path, &names[0]);
+            let (at, slot) = slot.unwrap();
+            if is_under_way {
+                let word = slot.with_state(STATE_PUT).0.to_le_bytes();
+                let file = File::options().write(true).open(&path).unwrap();
+                file.write_all_at(&word, at).unwrap();
+            }
+            with_small(&path, |kv| {
+                assert!(is_damaged(kv, &names[0]), "{puts} {is_under_way}");
+                let whole = kv.get(names[1].as_bytes()).unwrap().unwrap();
+                assert_eq!(whole, format!("{}", puts - 1).as_bytes());
+            });
         }
-        drop(kv);
-        heap.close().unwrap();
-        let all = std::fs::read(&path).unwrap();
-        let file = std::fs::File::options().write(true).open(&path).unwrap();
-        for name in &pair {
-            let value = format!("of {name}.");
-            let at = all
-                .windows(value.len())
-                .position(|bytes| bytes == value.as_bytes());
-            file.write_all_at(b"x", at.unwrap() as u64).unwrap();
-        }
-        let heap = Heap::open(&path, &options).unwrap();
-        let kv = Hash::open(&heap, "kv").unwrap();
-        for name in &pair {
-            let got = kv.get(name.as_bytes());
-            assert!(matches!(got, Err(Error::Corrupt { .. })), "{got:?}");
-            kv.put(name.as_bytes(), b"new").unwrap();
-            assert_eq!(kv.get(name.as_bytes()).unwrap().unwrap(), b"new");
-        }
+    }
+
+    /// Goal: a slot without its record is cleared for the next version alone. Method: the next one
+    /// is under way, or not; names the slot, or another one; is in its line, or in the next.
+    #[test]
+    fn an_older_version_is_the_one_that_is_named() {
+        let older = Here {
+            at: 64,
+            slot: Slot::new(4096, 3, 7),
+        };
+        let is_cleared = |at: u64, state: u64, named: Slot| {
+            let slot = Slot::new(8192, 1, 7).with_state(state);
+            let head = Head::new(Version::FIRST.next(Some(named)), 1, b"key", b"");
+            let mut work = Work::default();
+            work.versions.push((Here { at, slot }, head, Vec::new()));
+            work.stale.push(older);
+            work.clear_older();
+            work.cleared == [(older, false)]
+        };
+        let other = Slot::new(4096, 4, 7);
+        assert!(is_cleared(72, STATE_PUT, older.slot));
+        assert!(!is_cleared(72, STATE_LIVE, older.slot));
+        assert!(!is_cleared(72, STATE_PUT, other));
+        assert!(!is_cleared(136, STATE_PUT, older.slot));
     }
 }

@@ -17,6 +17,11 @@
 //! place's instance: how often it was used, modulo 16. The next one announces a word: when the
 //! record expires, in milliseconds since 1970. A record never changes.
 //!
+//! The lower half of a **version** is a number, one more than the key's version before has. The
+//! upper half names the slot of that one if both slots are in one line, and is 0 otherwise. It is
+//! the upper 16 bits of the slot's word, in the state "live", times 0x9e37_79b9_7f4a_7c15; 1 stands
+//! for 0.
+//!
 //! A **slot** of the index is a word: offset / 16 (38 bits), state (2), instance (4), hash (20). A
 //! bucket is a line of eight. The 20 bits are the upper ones of the key's XXH3-64, keyed by the
 //! seed.
@@ -72,7 +77,7 @@ pub struct KvHeadRaw {
 }
 
 /// Version of the engines' bytes.
-pub const KV_VERSION: u64 = 3;
+pub const KV_VERSION: u64 = 4;
 /// Kind of an engine: hash.
 pub const KIND_HASH: u64 = 1;
 /// Kind of an engine: tree.

@@ -32,6 +32,7 @@ use pmlib_format::lane::CURRENT_OFFSET;
 use crate::engine::Core;
 use crate::error::{Error, Result};
 use crate::lane::Lane;
+use crate::layout::Span;
 use crate::packed::{Entry, Ticket};
 use crate::seen::Seen;
 
@@ -668,18 +669,24 @@ impl Core {
 
     /// Shows each chunk that is no part of the heap's own and belongs to no earlier one.
     pub fn walk(&self, mut show: impl FnMut(u64, Entry)) {
-        self.walk_owners(|chunk, entry, _| show(chunk, entry));
+        self.walk_spans(|_, chunk, entry, _| show(chunk, entry));
     }
 
     /// The same with the second words of the entries.
     #[inline]
     pub fn walk_owners(&self, mut show: impl FnMut(u64, Entry, u64)) {
+        self.walk_spans(|_, chunk, entry, owner| show(chunk, entry, owner));
+    }
+
+    /// The same with the span of each: to look for it again would be half of the work.
+    #[inline]
+    fn walk_spans(&self, mut show: impl FnMut(&Span, u64, Entry, u64)) {
         for span in self.spans.iter() {
             let (mut chunk, end) = (span.first + span.meta_chunks, span.first + span.chunks);
             while chunk < end {
                 let [word, owner] = self.mem.read(span.entry(chunk));
                 let entry = Entry::of(word);
-                show(chunk, entry, owner);
+                show(span, chunk, entry, owner);
                 chunk += entry.extent();
             }
         }
@@ -688,8 +695,8 @@ impl Core {
     /// Looks for room in the whole heap: other processes may have made some, or died.
     pub fn look_for_room(&self) {
         let mut space = Space::default();
-        self.walk(|chunk, entry| {
-            if self.mem.load_cached(self.use_of(chunk)) != 0 {
+        self.walk_spans(|span, chunk, entry, _| {
+            if self.mem.load_cached(span.line(chunk) + USE_OFFSET) != 0 {
                 return;
             }
             let early = self
@@ -725,10 +732,13 @@ impl Core {
         let mut bad = None;
         let _window = self.mem.window();
         let chunks = self.spans.chunks();
-        self.walk(|chunk, entry| match entry.kind {
+        self.walk_spans(|span, chunk, entry, _| match entry.kind {
             KIND_FREE => {}
             KIND_OBJECTS if is_shared(entry) && chunk + entry.chunks <= chunks => {
                 self.set_use(chunk + 1, entry.chunks - 1, USE_RUN);
+            }
+            KIND_RUN if entry.chunks == 1 => {
+                self.mem.store(span.line(chunk) + USE_OFFSET, USE_RUN);
             }
             KIND_RUN if entry.chunks > 0 && chunk + entry.chunks <= chunks => {
                 self.set_use(chunk, entry.chunks, USE_RUN);

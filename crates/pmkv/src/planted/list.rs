@@ -35,6 +35,8 @@ pmem::bugs! {
         "a delete does not verify head and key";
     "bug-least-key-unchecked",
         "a chunk's least key is taken from an entry whose check does not fit";
+    "bug-older-version-unnamed",
+        "a record does not name the slot of the version before";
     "bug-lower-version-wins",
         "the older one of two versions stays";
     "bug-next-version-in-other-line",

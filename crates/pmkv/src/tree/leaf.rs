@@ -45,7 +45,7 @@ impl Named {
     }
 }
 
-/// A leaf that was read, for a walk or a split.
+/// A leaf that was read, for a walk.
 #[derive(Debug, Default)]
 pub(super) struct Leaf {
     pub slots: Vec<(u64, Slot)>,
@@ -200,7 +200,7 @@ impl Tree<'_> {
             }
             let at = self.sequence(located.chunk);
             leaf.sequence = mem.load_cached(at);
-            let is_read = self.read_slots::<true>(&located, common, leaf)?;
+            let is_read = self.read_slots(&located, common, leaf)?;
             mem.acquire();
             if is_read
                 && leaf.sequence & 1 == 0
@@ -218,7 +218,7 @@ impl Tree<'_> {
         let range = |found: &Found<'_>| (self.located(found), leaf.note_range(found));
         let (group, (located, common)) = self.lock_leaf(seek, range)?;
         leaf.sequence = mem.load_cached(self.sequence(located.chunk));
-        if !self.read_slots::<true>(&located, common, leaf)? {
+        if !self.read_slots(&located, common, leaf)? {
             return Err(self.damaged("a leaf that its lock keeps", located.start));
         }
         drop(group);
@@ -227,24 +227,9 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Reads the keys of a locked leaf that is settled, in order, without values.
-    pub(super) fn read_keys(&self, located: &Located<Way>, common: usize) -> Result<Leaf> {
-        let mut leaf = Leaf::default();
-        if !self.read_slots::<false>(located, common, &mut leaf)? {
-            return Err(self.damaged("a leaf that its lock keeps", located.start));
-        }
-        leaf.sort();
-        Ok(leaf)
-    }
-
-    /// Reads the records of a leaf's slots, or their keys alone. `false`: a damaged one was another
-    /// one by then, as its slot tells.
-    fn read_slots<const VALUES: bool>(
-        &self,
-        located: &Located<Way>,
-        common: usize,
-        leaf: &mut Leaf,
-    ) -> Result<bool> {
+    /// Reads the records of a leaf's slots. `false`: a damaged one was another one by then, as its
+    /// slot tells.
+    fn read_slots(&self, located: &Located<Way>, common: usize, leaf: &mut Leaf) -> Result<bool> {
         let mem = self.ground.mem();
         for line in 1..=self.cut.lines() {
             let start = located.line(line);
@@ -257,7 +242,7 @@ impl Tree<'_> {
                 }
             }
         }
-        self.read_entries::<VALUES>(common, leaf)
+        self.read_entries::<true>(common, leaf)
     }
 
     /// Reads the records of the slots that were noted, as [`Tree::read_slots`] says.

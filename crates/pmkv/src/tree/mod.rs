@@ -23,6 +23,7 @@ mod listed;
 mod map;
 mod mend;
 mod order;
+mod parted;
 mod range;
 mod room;
 mod shape;

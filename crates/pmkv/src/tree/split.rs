@@ -21,7 +21,7 @@ use pmlib::ground::Locked;
 use pmlib_format::kv::{DEPTH_MAX, ENTRY_BYTES, STATE_LIVE, STATE_PUT};
 
 use super::entry::entry_at;
-use super::leaf::Named;
+use super::parted::Keys;
 use super::top::Shared;
 use super::{
     Found, MENDED, Map, NEW_VERSION, SPLITTING, Seek, Tree, Way, empty_chunk, fences, leaf_word,
@@ -35,6 +35,7 @@ use crate::key::Key;
 use crate::places::Place;
 use crate::record::{self, Head};
 use crate::slot::Slot;
+use crate::version::Version;
 
 /// The bytes of the least place of a record.
 const LINE: u64 = 64;
@@ -80,7 +81,11 @@ fn staying(count: usize, is_ascending: bool) -> usize {
 impl<'h> Tree<'h> {
     /// Splits the leaf of a key, if it is full; nothing is locked.
     #[cold]
-    pub(crate) fn split_leaf(&self, key: Key<'_>, _: &Located<Way>) -> Result<()> {
+    pub(crate) fn split_leaf(&self, key: Key<'_>, full: &Located<Way>) -> Result<()> {
+        // The put has looked at two of its lines.
+        for line in 1..=self.cut.lines() {
+            self.ground.mem().prefetch_if_there(full.line(line));
+        }
         self.split_for(key, &[]).map(drop)
     }
 
@@ -221,26 +226,25 @@ impl<'h> Tree<'h> {
     /// How a locked leaf without a free slot is parted, all of whose bytes of keys before `common`
     /// are the same.
     fn plan_full(&self, (leaf, common): (&Located<Way>, usize), key: Key<'_>) -> Result<Plan> {
-        let read = self.read_keys(leaf, common)?;
-        let (keys, damaged): (Vec<&Named>, Vec<&Named>) =
-            read.entries().partition(|named| named.has_key());
-        let is_ascending = keys.last().is_none_or(|last| key.bytes > read.key_of(last));
-        let stay = staying(keys.len(), is_ascending);
-        let slots = |named: &[&Named]| named.iter().map(|one| (one.at, one.slot)).collect();
-        let damaged: Vec<(u64, Slot)> = slots(&damaged);
-        let (Some(below), true) = (stay.checked_sub(1), stay < keys.len()) else {
+        let mut kept = self.state.keys.try_lock();
+        let mut own = Keys::default();
+        let keys = kept.as_deref_mut().unwrap_or(&mut own);
+        self.read_keys(leaf, common, keys)?;
+        let stay = staying(keys.len(), keys.are_below(key.bytes, common));
+        let damaged = keys.damaged.clone();
+        let Some(parts) = keys.part(stay) else {
             // Damaged records alone can leave so few.
             let offset = damaged.first().map_or(0, |(_, slot)| slot.place());
             return Err(Error::Corrupt { offset });
         };
-        let (below, next) = (read.key_of(keys[below]), read.key_of(keys[stay]));
         let fence = match planted!("bug-fence-of-the-lower-key") {
-            true => below,
-            false => fences::separator(below, next),
+            true => parts.below,
+            false => fences::separator(parts.below, parts.next),
         };
+        let moved = parts.moved.iter().map(|keyed| (keyed.at, keyed.slot));
         Ok(Plan {
             fence: fence.to_vec(),
-            moved: slots(&keys[stay..]),
+            moved: moved.collect(),
             damaged,
             is_part_full: false,
         })
@@ -273,7 +277,7 @@ impl<'h> Tree<'h> {
         let at = self.note(old.chunk);
         let note = mem.load_cached(at);
         mem.store(at, note | SPLITTING);
-        let head = Head::new(0, place.instance, &plan.fence, &[]);
+        let head = Head::new(Version::default(), place.instance, &plan.fence, &[]);
         let staged = record::stage(self.ground.seed(), place.offset, head, &plan.fence, &[]);
         record::store(mem, place.offset, &staged)?;
         let mut content = vec![0; (lines * 64) as usize];

@@ -11,6 +11,7 @@ use pmlib_format::CHUNK_BYTES;
 use pmlib_format::kv::{ENTRY_BYTES, INDEX_MAGIC};
 
 use super::entry::entry_at;
+use super::parted::Keys;
 use super::{Fences, Map, Seek, Tree};
 use crate::error::Result;
 use crate::slot::Slot;
@@ -41,6 +42,8 @@ pub(crate) struct Top {
 #[derive(Debug, Default)]
 pub struct State {
     top: ArcSwap<Top>,
+    /// For the next leaf that is split.
+    pub(super) keys: Mutex<Keys>,
     /// One thread at a time looks for new chunks.
     refreshing: Mutex<()>,
 }

@@ -88,9 +88,9 @@ const MAY_USE: [(&str, &[&str]); 32] = [
     ("pmkv-cli", &["pm-cli", "pmkv", "pmlib"]),
     ("pmep", &[]),
     ("pmep-cli", &["pm-cli", "pmep"]),
-    ("pmmon", &[]),
+    ("pmmon", &["pmep"]),
     ("pmmon-sys", &["pm-journal", "pmem", "pmfs-format", "pmmon"]),
-    ("pmmon-cli", &["pm-cli", "pmmon", "pmmon-sys"]),
+    ("pmmon-cli", &["pm-cli", "pmep", "pmmon", "pmmon-sys"]),
     ("pmlib-format", &[]),
     ("pmlib-derive", &[]),
     (

@@ -113,6 +113,10 @@ pub struct Look {
     /// The way to measure
     #[arg(long, value_enum, default_value = "auto", overrides_with = "backend")]
     pub backend: Backend,
+    /// With watch: tell by a model how many bytes the media write too. One of the four words then
+    /// watches another's neighbour, so that the other figures are of three
+    #[arg(long)]
+    pub media: bool,
     /// Measure loads too, each of which then costs the program as stores do
     #[arg(long)]
     pub reads: bool,
@@ -180,7 +184,8 @@ pub struct Record {
 /// `pmmon report`
 #[derive(Debug, Args)]
 pub struct Report {
-    /// A recording of `pmmon record`, or a file of `perf record`; `-` is stdin
+    /// A recording of `pmmon record`, a file of `perf record`, or a trace as `pmep replay` reads it;
+    /// `-` is stdin, and a recording
     pub file: PathBuf,
     /// The lines
     #[arg(long, value_enum, default_value = "process")]

@@ -11,8 +11,8 @@ use pmmon::{Access, Ledger, recording};
 use pmmon_cli::commands::{Lines, Report};
 use serde::Serialize;
 
-use crate::perf;
 use crate::rows::{Ends, NotSeen, not_seen, round, shown};
+use crate::{perf, replay};
 
 #[derive(Serialize)]
 struct Names {
@@ -50,7 +50,10 @@ pub(crate) fn run(arguments: &Report) -> Result<ExitCode, Failure> {
             ));
         }
     };
-    let ledger = read(arguments, by)?;
+    let ledger = match replay::is_one(&arguments.file) {
+        true => replay::read(&arguments.file, by)?,
+        false => read(arguments, by)?,
+    };
     match arguments.by {
         Lines::Process | Lines::Thread => {
             let threads = arguments.by == Lines::Thread;

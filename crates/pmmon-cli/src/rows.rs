@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 use pmmon::account::{Figure, Usage};
 use pmmon::calls::Calls;
 use pmmon::ledger::{ENGINE, Life, Process, are_others};
+use pmmon::media::{DEVICE, Source, Written};
 use pmmon::{Access, Ledger};
 use serde::Serialize;
+
+/// What media bytes are.
+const MODEL: &str = "model";
 
 /// A round: totals since the monitor began.
 #[derive(Debug, Serialize)]
@@ -16,6 +20,8 @@ pub(crate) struct Round {
     pub seconds: f64,
     pub backend: Vec<String>,
     pub processes: Vec<ProcessRow>,
+    /// What the model of media bytes assumes, if there are any.
+    media_model: Option<Model>,
     not_seen: Vec<NotSeen>,
     lost_samples: u64,
     throttled: u64,
@@ -31,6 +37,7 @@ pub(crate) struct ProcessRow {
     ended: bool,
     written: Option<Way>,
     read: Option<Way>,
+    media: Option<Media>,
     time: Option<Times>,
     pub threads: Vec<ThreadRow>,
 }
@@ -42,8 +49,7 @@ pub(crate) struct ThreadRow {
     read: Option<Way>,
     /// Counts of calls, if the backend has them: exact, as `written` and `read` then are.
     calls: Option<Calls>,
-    /// Media bytes are not measured.
-    media: Option<()>,
+    media: Option<Media>,
     time: Option<Times>,
 }
 
@@ -56,6 +62,47 @@ pub(crate) struct Way {
     pub hits: u64,
     accesses: Ends,
     sizes: BTreeMap<u32, Ends>,
+}
+
+/// Bytes that media write, by a model.
+#[derive(Debug, Serialize)]
+struct Media {
+    /// Never measured.
+    kind: &'static str,
+    by: &'static str,
+    written_bytes: f64,
+    low: f64,
+    high: f64,
+    /// Media bytes by those written.
+    amplification: Option<Ends>,
+    /// Bytes written by media bytes.
+    ewr: Option<f64>,
+    #[serde(skip)]
+    source: Source,
+}
+
+/// The model of media bytes.
+#[derive(Debug, Serialize)]
+struct Model {
+    kind: &'static str,
+    device: &'static str,
+    assumes: &'static [&'static str],
+}
+
+impl From<Written> for Media {
+    fn from(written: Written) -> Self {
+        let ratio = written.amplification;
+        Self {
+            kind: MODEL,
+            by: written.source.name(),
+            written_bytes: written.bytes.value,
+            low: written.bytes.low,
+            high: written.bytes.high,
+            amplification: ratio.map(Ends::from),
+            ewr: ratio.filter(|it| it.value > 0.0).map(|it| 1.0 / it.value),
+            source: written.source,
+        }
+    }
 }
 
 /// A figure with its interval of 95 %.
@@ -127,7 +174,7 @@ fn process(ledger: &Ledger, process: &Process) -> ProcessRow {
             written: way(ledger, one, Access::Write),
             read: way(ledger, one, Access::Read),
             calls: ledger.calls(one),
-            media: None,
+            media: ledger.media(one).map(Media::from),
             time: times(ledger, one),
         }
     };
@@ -143,6 +190,10 @@ fn process(ledger: &Ledger, process: &Process) -> ProcessRow {
         ended: process.ended,
         written: whole(Access::Write),
         read: whole(Access::Read),
+        media: ledger
+            .media(&process.threads)
+            .filter(|_| !process.is_refused())
+            .map(Media::from),
         time: times(ledger, &process.threads).filter(|_| !process.is_refused()),
         threads: process.threads.iter().map(thread).collect(),
     }
@@ -162,12 +213,21 @@ pub(crate) fn not_seen(ledger: &Ledger) -> Vec<NotSeen> {
 /// A round.
 pub(crate) fn round(ledger: &Ledger) -> Round {
     let processes = ledger.processes().iter();
+    let processes: Vec<ProcessRow> = processes.map(|one| process(ledger, one)).collect();
+    let source = processes
+        .iter()
+        .find_map(|row| Some(row.media.as_ref()?.source));
     Round {
         schema: pmmon::event::SCHEMA,
         time_ns: ledger.begin_ns + ledger.time_ns,
         seconds: ledger.time_ns as f64 / 1e9,
         backend: vec![ledger.backend.clone()],
-        processes: processes.map(|one| process(ledger, one)).collect(),
+        processes,
+        media_model: source.map(|source| Model {
+            kind: MODEL,
+            device: DEVICE,
+            assumes: source.assumes(),
+        }),
         not_seen: not_seen(ledger),
         lost_samples: ledger.lost,
         throttled: ledger.throttled,
@@ -215,6 +275,16 @@ fn cells(written: Option<&Way>, read: Option<&Way>, time: Option<&Times>) -> Str
     )
 }
 
+/// The cell of media bytes, which no row has if they are not asked for.
+fn media(media: Option<&Media>) -> String {
+    media.map_or_else(String::new, |media| {
+        let ratio = media.amplification.as_ref();
+        let ratio = ratio.map_or_else(String::new, |it| format!(" x{:.2}", it.value));
+        let ends = format!("{} to {}", bytes(media.low), bytes(media.high));
+        format!("  {}{ratio} ({ends})", bytes(media.written_bytes))
+    })
+}
+
 /// A name of a foreign program, which may have characters that are orders to a terminal.
 fn printable(name: &str) -> String {
     name.replace(char::is_control, "?")
@@ -234,9 +304,10 @@ impl ProcessRow {
             self.read.as_ref(),
             self.time.as_ref(),
         );
+        let media = media(self.media.as_ref());
         let ended = if self.ended { "  ended" } else { "" };
         let command = printable(&self.command);
-        format!("{:>8}  {command:<16} {cells}{ended}", self.pid)
+        format!("{:>8}  {command:<16} {cells}{media}{ended}", self.pid)
     }
 
     /// The extent in one direction, in one unit for all rows of a round. `None` is not measured.
@@ -261,7 +332,8 @@ impl ThreadRow {
             true => "  others".to_owned(),
             false => format!("  thread {}", self.tid),
         };
-        format!("{:>8}  {name:<16} {cells}", "")
+        let media = media(self.media.as_ref());
+        format!("{:>8}  {name:<16} {cells}{media}", "")
     }
 }
 
@@ -282,7 +354,14 @@ impl Round {
             true => ("TIME IN STORES", "TIME IN LOADS"),
             false => ("WRITTEN", "READ"),
         };
-        format!("{:>8}  {:<16} {written:>26}  {read:>26}", "PID", "COMMAND")
+        let media = match self.media_model {
+            Some(_) => "  MEDIA WRITTEN (MODEL)",
+            None => "",
+        };
+        format!(
+            "{:>8}  {:<16} {written:>26}  {read:>26}{media}",
+            "PID", "COMMAND"
+        )
     }
 
     /// The table.
@@ -308,6 +387,9 @@ impl Round {
         }
         if self.has_times() {
             lines.push("note: a clock tells the time that accesses take, and no bytes".to_owned());
+        }
+        for assumed in self.media_model.iter().flat_map(|model| model.assumes) {
+            lines.push(format!("model of media bytes: {assumed}"));
         }
         for (count, what) in [
             (self.lost_samples, "samples were lost, and are made up for"),

@@ -199,6 +199,7 @@ pub(crate) fn sampler(look: &Look) -> Result<Backed, Failure> {
         calibrate().map(|trap_ns| {
             let options = WatchOptions {
                 reads: look.reads,
+                neighbours: look.media,
                 ..WatchOptions::default()
             };
             Backed::Sampler(Box::new(Watch::new(options)), trap_ns)

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::account::{Account, Figure, Usage};
 use crate::calls::Calls;
+use crate::media::{self, Media};
 use crate::regions::Region;
 use crate::{Access, Drained, Event, Exposure, Sample, Tid};
 
@@ -98,6 +99,7 @@ struct Ticks {
 pub struct Ledger {
     by: By,
     account: Account,
+    media: Media,
     processes: Vec<Process>,
     /// The process in `processes` by its number, and the life by the thread's.
     pids: HashMap<u32, usize>,
@@ -152,6 +154,7 @@ impl Ledger {
                 (self.reads, self.counts) = (*reads, *counts);
                 self.calls = (backend == ENGINE).then(HashMap::new);
                 self.account = Account::new(*trap_ns);
+                self.media = Media::new(*trap_ns);
                 self.begin_ns = *time_ns;
             }
             Event::Process { .. } => self.meet(event),
@@ -290,6 +293,7 @@ impl Ledger {
         let mut tags = tags.into_iter();
         let tag = |_: &Sample| tags.next().flatten();
         self.account.add_tagged(&of_lives, &drained, tag);
+        self.media.add(&of_lives, &drained);
     }
 
     fn renamed(&self, drained: &Drained) -> Drained {
@@ -376,6 +380,7 @@ impl Ledger {
 
     fn forget_lives(&mut self, lives: &[u32]) {
         self.account.forget(lives);
+        self.media.forget(lives);
         for life in lives {
             self.ticks.remove(life);
             if let Some(calls) = &mut self.calls {
@@ -412,6 +417,19 @@ impl Ledger {
         let calls = self.calls.as_ref()?;
         let of = threads.iter().filter_map(|life| calls.get(&life.number));
         Some(of.fold(Calls::default(), |sum, calls| sum.plus(*calls)))
+    }
+
+    /// The bytes that media write for threads together, by a model. `None` is "not measured".
+    #[must_use]
+    pub fn media(&self, threads: &[Life]) -> Option<media::Written> {
+        if let Some(calls) = self.calls(threads) {
+            return media::of_calls(&calls);
+        }
+        let bytes = self.usage(threads, Access::Write)?.bytes;
+        let all: Vec<u32> = self.account.threads().collect();
+        let all = self.account.usage(&all, Access::Write).bytes.value;
+        let all_a_ns = all / self.time_ns.max(1) as f64;
+        self.media.written(&numbers(threads), &bytes, all_a_ns)
     }
 
     /// The bytes of threads together by name, the largest first.

@@ -91,6 +91,7 @@ fn arm(tid: Tid, number: u64) -> Arm {
         traps: 1,
         round_traps: 1,
         stopped: false,
+        neighbour: None,
     }
 }
 

@@ -5,6 +5,7 @@
 //!
 //! `PMMON_MATRIX_SECONDS` is the time of a row of `the_whole_matrix`, `PMMON_MATRIX_SIZE` the size
 //! of its file: a large one has few hits, a small one many traps, which slow the program.
+//! `PMMON_MATRIX_EACH` takes each n-th row alone, `PMMON_MATRIX_RUNS` runs each so often.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -147,8 +148,12 @@ fn the_whole_matrix() {
     if !works("watch") {
         return;
     }
-    let seconds = env::var("PMMON_MATRIX_SECONDS");
-    let seconds = seconds.map_or(20.0, |text| text.parse().expect("seconds"));
+    let given = |name: &str, default: f64| {
+        env::var(name).map_or(default, |text| text.parse().expect("a number"))
+    };
+    let seconds = given("PMMON_MATRIX_SECONDS", 20.0);
+    let each = given("PMMON_MATRIX_EACH", 1.0) as usize;
+    let runs = given("PMMON_MATRIX_RUNS", 1.0) as usize;
     let size = env::var("PMMON_MATRIX_SIZE").unwrap_or_else(|_| "3M".to_owned());
     let mut rows = Vec::new();
     for order in ORDERS {
@@ -158,5 +163,8 @@ fn the_whole_matrix() {
             }
         }
     }
+    let rows: Vec<Row> = rows.into_iter().step_by(each.max(1)).collect();
+    let rows = rows.iter().flat_map(|row| vec![*row; runs]);
+    let rows: Vec<Row> = rows.collect();
     table(&rows, &size, Duration::from_secs_f64(seconds));
 }

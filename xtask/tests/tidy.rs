@@ -107,7 +107,10 @@ const MAY_USE: [(&str, &[&str]); 32] = [
         "yat",
         &["pmem", "pmfs", "pmfs-admin", "pmfs-format", "pmkv", "pmlib"],
     ),
-    ("pmbench", &["pmem", "pmep", "pmfs", "pmfs-admin", "pmlib"]),
+    (
+        "pmbench",
+        &["pmem", "pmep", "pmfs", "pmfs-admin", "pmlib", "pmmon"],
+    ),
 ];
 
 fn root() -> PathBuf {

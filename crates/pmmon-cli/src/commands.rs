@@ -113,6 +113,9 @@ pub struct Look {
     /// The way to measure
     #[arg(long, value_enum, default_value = "auto", overrides_with = "backend")]
     pub backend: Backend,
+    /// Count calls on pools too, exactly, as the backend engine does
+    #[arg(long)]
+    pub calls: bool,
     /// With watch: tell by a model how many bytes the media write too. One of the four words then
     /// watches another's neighbour, so that the other figures are of three
     #[arg(long)]

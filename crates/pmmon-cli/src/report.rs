@@ -111,7 +111,7 @@ fn names(arguments: &Report, ledger: &Ledger, by: &'static str) -> Result<(), Fa
     let table = Names {
         schema: pmmon::event::SCHEMA,
         seconds: ledger.time_ns as f64 / 1e9,
-        backend: vec![ledger.backend.clone()],
+        backend: ledger.backends.clone(),
         by,
         written: of(Access::Write),
         read: of(Access::Read),

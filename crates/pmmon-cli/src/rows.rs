@@ -37,6 +37,8 @@ pub(crate) struct ProcessRow {
     ended: bool,
     written: Option<Way>,
     read: Option<Way>,
+    /// Counts of calls of all threads, if they are counted.
+    calls: Option<Calls>,
     media: Option<Media>,
     time: Option<Times>,
     pub threads: Vec<ThreadRow>,
@@ -190,6 +192,9 @@ fn process(ledger: &Ledger, process: &Process) -> ProcessRow {
         ended: process.ended,
         written: whole(Access::Write),
         read: whole(Access::Read),
+        calls: ledger
+            .calls(&process.threads)
+            .filter(|_| !process.is_refused()),
         media: ledger
             .media(&process.threads)
             .filter(|_| !process.is_refused())
@@ -221,7 +226,7 @@ pub(crate) fn round(ledger: &Ledger) -> Round {
         schema: pmmon::event::SCHEMA,
         time_ns: ledger.begin_ns + ledger.time_ns,
         seconds: ledger.time_ns as f64 / 1e9,
-        backend: vec![ledger.backend.clone()],
+        backend: ledger.backends.clone(),
         processes,
         media_model: source.map(|source| Model {
             kind: MODEL,
@@ -275,6 +280,14 @@ fn cells(written: Option<&Way>, read: Option<&Way>, time: Option<&Times>) -> Str
     )
 }
 
+/// The cells of calls beside mapped use.
+fn calls(calls: Option<Calls>) -> String {
+    calls.map_or_else(String::new, |calls| {
+        let (written, read) = (calls.written_bytes as f64, calls.read_bytes as f64);
+        format!("  {:>15}  {:>15}", bytes(written), bytes(read))
+    })
+}
+
 /// The cell of media bytes, which no row has if they are not asked for.
 fn media(media: Option<&Media>) -> String {
     media.map_or_else(String::new, |media| {
@@ -297,17 +310,21 @@ fn size(way: Option<&Way>, time: Option<Ends>) -> Option<f64> {
 }
 
 impl ProcessRow {
-    /// The line of a table.
-    pub fn text(&self) -> String {
+    /// The line of a table; with calls where they are counted beside something else.
+    pub fn text(&self, beside: bool) -> String {
         let cells = cells(
             self.written.as_ref(),
             self.read.as_ref(),
             self.time.as_ref(),
         );
+        let calls = calls(self.calls.filter(|_| beside));
         let media = media(self.media.as_ref());
         let ended = if self.ended { "  ended" } else { "" };
         let command = printable(&self.command);
-        format!("{:>8}  {command:<16} {cells}{media}{ended}", self.pid)
+        format!(
+            "{:>8}  {command:<16} {cells}{calls}{media}{ended}",
+            self.pid
+        )
     }
 
     /// The extent in one direction, in one unit for all rows of a round. `None` is not measured.
@@ -321,8 +338,8 @@ impl ProcessRow {
 }
 
 impl ThreadRow {
-    /// The line of a table.
-    pub fn text(&self) -> String {
+    /// The line of a table; with calls where they are counted beside something else.
+    pub fn text(&self, beside: bool) -> String {
         let cells = cells(
             self.written.as_ref(),
             self.read.as_ref(),
@@ -332,8 +349,9 @@ impl ThreadRow {
             true => "  others".to_owned(),
             false => format!("  thread {}", self.tid),
         };
+        let calls = calls(self.calls.filter(|_| beside));
         let media = media(self.media.as_ref());
-        format!("{:>8}  {name:<16} {cells}{media}", "")
+        format!("{:>8}  {name:<16} {cells}{calls}{media}", "")
     }
 }
 
@@ -341,6 +359,11 @@ impl Round {
     /// The time and the backend.
     pub fn title(&self) -> String {
         format!("{:.1} s by {}", self.seconds, self.backend.join(", "))
+    }
+
+    /// Calls are counted beside mapped use.
+    pub fn has_calls_beside(&self) -> bool {
+        self.backend.len() > 1
     }
 
     /// Accesses have times and no bytes.
@@ -354,12 +377,16 @@ impl Round {
             true => ("TIME IN STORES", "TIME IN LOADS"),
             false => ("WRITTEN", "READ"),
         };
+        let calls = match self.has_calls_beside() {
+            true => format!("  {:>15}  {:>15}", "WRITTEN BY CALL", "READ BY CALL"),
+            false => String::new(),
+        };
         let media = match self.media_model {
             Some(_) => "  MEDIA WRITTEN (MODEL)",
             None => "",
         };
         format!(
-            "{:>8}  {:<16} {written:>26}  {read:>26}{media}",
+            "{:>8}  {:<16} {written:>26}  {read:>26}{calls}{media}",
             "PID", "COMMAND"
         )
     }
@@ -368,9 +395,10 @@ impl Round {
     pub fn text(&self, threads: bool) -> String {
         let mut lines = vec![self.title(), self.header()];
         for row in &self.processes {
-            lines.push(row.text());
+            let beside = self.has_calls_beside();
+            lines.push(row.text(beside));
             let each = row.threads.iter().filter(|_| threads);
-            lines.extend(each.map(ThreadRow::text));
+            lines.extend(each.map(|row| row.text(beside)));
         }
         lines.extend(self.notes());
         lines.join("\n")
@@ -380,7 +408,7 @@ impl Round {
     pub fn notes(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.processes.is_empty() {
-            lines.push(match self.backend.iter().any(|name| name == ENGINE) {
+            lines.push(match self.backend.iter().all(|name| name == ENGINE) {
                 true => "no process has made calls on a pool".to_owned(),
                 false => "no process has persistent memory mapped; see --as-pm".to_owned(),
             });

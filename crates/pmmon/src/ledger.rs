@@ -111,8 +111,8 @@ pub struct Ledger {
     /// Counts of calls, by life; `Some` if the backend has them.
     calls: Option<HashMap<u32, Calls>>,
     not_seen: BTreeMap<(String, String), BTreeSet<u32>>,
-    /// The backend's name.
-    pub backend: String,
+    /// The backends' names; calls are counted beside the first.
+    pub backends: Vec<String>,
     /// Loads are seen.
     pub reads: bool,
     /// Samples tell how many accesses there were, and not only where.
@@ -150,7 +150,13 @@ impl Ledger {
                 time_ns,
                 ..
             } => {
-                self.backend.clone_from(backend);
+                if backend == ENGINE && !self.backends.is_empty() {
+                    // Beside the first one, whose figures stay.
+                    self.backends.push(backend.clone());
+                    self.calls = Some(HashMap::new());
+                    return;
+                }
+                self.backends = vec![backend.clone()];
                 (self.reads, self.counts) = (*reads, *counts);
                 self.calls = (backend == ENGINE).then(HashMap::new);
                 self.account = Account::new(*trap_ns);
@@ -168,6 +174,10 @@ impl Ledger {
                 let Some(at) = self.pids.get(pid).copied() else {
                     return;
                 };
+                if self.backends.len() > 1 && self.is_alive(*tid, at) {
+                    // The other backend has told it.
+                    return;
+                }
                 self.lives += 1;
                 self.tids.insert(*tid, (at, self.lives));
                 self.processes[at].threads.push(Life {
@@ -204,6 +214,21 @@ impl Ledger {
         }
     }
 
+    /// A thread of the process at this place has this number now.
+    fn is_alive(&self, tid: Tid, at: usize) -> bool {
+        let known = self.tids.get(&tid).filter(|(of, _)| *of == at);
+        known.is_some_and(|(_, number)| {
+            let mut lives = self.processes[at].threads.iter();
+            lives.any(|life| life.number == *number && !life.ended)
+        })
+    }
+
+    /// Calls are all that is measured, exactly.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.backends.iter().all(|name| name == ENGINE) && self.calls.is_some()
+    }
+
     /// Says how late it is, by `CLOCK_MONOTONIC`: events may be far between.
     pub fn at(&mut self, time_ns: u64) {
         self.time_ns = time_ns.saturating_sub(self.begin_ns);
@@ -231,6 +256,14 @@ impl Ledger {
         if let Some(known) = known.filter(|known| known.start_ns == *start_ns) {
             // It has become another program.
             known.command.clone_from(command);
+            return;
+        }
+        let same = |one: &Process| one.pid == *pid && one.start_ns == *start_ns;
+        if self.backends.len() > 1
+            && let Some(at) = self.processes.iter().rposition(same)
+        {
+            // One backend has told its end, and the other its last calls.
+            self.pids.insert(*pid, at);
             return;
         }
         if *was_running {
@@ -404,7 +437,7 @@ impl Ledger {
     /// The usage of threads together. `None` is "not measured".
     #[must_use]
     pub fn usage(&self, threads: &[Life], access: Access) -> Option<Usage> {
-        if let Some(calls) = self.calls(threads) {
+        if let Some(calls) = self.calls(threads).filter(|_| self.is_exact()) {
             return Some(calls.usage(access));
         }
         let measured = self.counts && (self.reads || access == Access::Write);
@@ -422,7 +455,7 @@ impl Ledger {
     /// The bytes that media write for threads together, by a model. `None` is "not measured".
     #[must_use]
     pub fn media(&self, threads: &[Life]) -> Option<media::Written> {
-        if let Some(calls) = self.calls(threads) {
+        if let Some(calls) = self.calls(threads).filter(|_| self.is_exact()) {
             return media::of_calls(&calls);
         }
         let bytes = self.usage(threads, Access::Write)?.bytes;

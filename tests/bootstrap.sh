@@ -132,7 +132,7 @@ if ! command -v promtool >/dev/null 2>&1; then
     tool=$(mktemp -d)
     if [ "$(id -u)" = 0 ] && (cd "$tool" && apt-get download -qq prometheus >/dev/null 2>&1 &&
         dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool &&
-        install -D usr/bin/promtool /usr/local/bin/promtool) 2>/dev/null; then
+        cp usr/bin/promtool /usr/local/bin/promtool) 2>/dev/null; then
         echo "bootstrap: installed promtool of Debian's prometheus in /usr/local/bin"
     else
         echo "bootstrap: no promtool (it is of Debian's prometheus, and is installed by root); its test is skipped"

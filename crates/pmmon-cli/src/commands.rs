@@ -187,7 +187,7 @@ pub struct Record {
 /// `pmmon report`
 #[derive(Debug, Args)]
 pub struct Report {
-    /// A recording of `pmmon record`, a file of `perf record`, or a trace as `pmep replay` reads it;
+    /// A recording of `pmmon record`, a file of `perf record`, or a trace of `pmep replay`;
     /// `-` is stdin, and a recording
     pub file: PathBuf,
     /// The lines

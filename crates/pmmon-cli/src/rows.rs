@@ -9,7 +9,7 @@ use pmmon::media::{DEVICE, Source, Written};
 use pmmon::{Access, Ledger};
 use serde::Serialize;
 
-/// What media bytes are.
+/// The kind of media bytes.
 const MODEL: &str = "model";
 
 /// A round: totals since the monitor began.
@@ -20,7 +20,7 @@ pub(crate) struct Round {
     pub seconds: f64,
     pub backend: Vec<String>,
     pub processes: Vec<ProcessRow>,
-    /// What the model of media bytes assumes, if there are any.
+    /// The assumptions of the model of media bytes, if there are any.
     media_model: Option<Model>,
     not_seen: Vec<NotSeen>,
     lost_samples: u64,

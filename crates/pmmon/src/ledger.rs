@@ -142,27 +142,7 @@ impl Ledger {
     /// Takes an event.
     pub fn take(&mut self, event: &Event) {
         match event {
-            Event::Begin {
-                backend,
-                reads,
-                counts,
-                trap_ns,
-                time_ns,
-                ..
-            } => {
-                if backend == ENGINE && !self.backends.is_empty() {
-                    // Beside the first one, whose figures stay.
-                    self.backends.push(backend.clone());
-                    self.calls = Some(HashMap::new());
-                    return;
-                }
-                self.backends = vec![backend.clone()];
-                (self.reads, self.counts) = (*reads, *counts);
-                self.calls = (backend == ENGINE).then(HashMap::new);
-                self.account = Account::new(*trap_ns);
-                self.media = Media::new(*trap_ns);
-                self.begin_ns = *time_ns;
-            }
+            Event::Begin { .. } => self.begin(event),
             Event::Process { .. } => self.meet(event),
             Event::Regions { pid, regions, code } => {
                 if let Some(process) = self.pids.get(pid).map(|at| &mut self.processes[*at]) {
@@ -212,6 +192,32 @@ impl Ledger {
             }
             Event::End { time_ns } => self.at(*time_ns),
         }
+    }
+
+    fn begin(&mut self, event: &Event) {
+        let Event::Begin {
+            backend,
+            reads,
+            counts,
+            trap_ns,
+            time_ns,
+            ..
+        } = event
+        else {
+            return;
+        };
+        if backend == ENGINE && !self.backends.is_empty() {
+            // Beside the first one, whose figures stay.
+            self.backends.push(backend.clone());
+            self.calls = Some(HashMap::new());
+            return;
+        }
+        self.backends = vec![backend.clone()];
+        (self.reads, self.counts) = (*reads, *counts);
+        self.calls = (backend == ENGINE).then(HashMap::new);
+        self.account = Account::new(*trap_ns);
+        self.media = Media::new(*trap_ns);
+        self.begin_ns = *time_ns;
     }
 
     /// A thread of the process at this place has this number now.

@@ -68,7 +68,7 @@ struct Kind {
 /// How often intervals hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Held {
-    /// As often as they say.
+    /// Neither more nor less often than they say.
     Within,
     /// More often: the interval is wider than it has to be.
     Wide,

@@ -86,7 +86,7 @@ fn sampled(options: &Options, tid: u32, primes: &[u64], to: &mut Vec<Sample>) {
     }
 }
 
-/// What a monitor tells of such threads.
+/// A monitor's figures of such threads.
 struct Told {
     /// Samples of a thread's stores to persistent memory, on average.
     detections: f64,

@@ -8,7 +8,7 @@
 //!   both within the buffer's time, or traps' time, count as one line's (the module `neighbours`);
 //! - of counted calls nothing but the mean size is known: each counts as one by itself.
 //!
-//! [`pmep::sim::MediaCount`] is the model's answer to a stream of stores. What it says of a sample
+//! [`pmep::sim::MediaCount`] is the model's answer to a stream of stores. Its ratio of a sample
 //! is scaled by the estimate of bytes.
 
 mod neighbours;
@@ -89,7 +89,7 @@ pub struct Written {
     pub source: Source,
 }
 
-/// What is known of the stores of threads.
+/// All that is known of the stores of threads.
 #[derive(Debug, Default)]
 pub struct Media {
     trace: Option<Trace>,
@@ -291,7 +291,7 @@ fn store(sim: &mut Sim, address: u64, bytes: u64) -> Option<()> {
     sim.access(&step).ok().map(|_| ())
 }
 
-/// Numbers drawn by splitmix64: the same ones each time, so that a figure does not change by itself.
+/// Numbers drawn by splitmix64: the same ones each time, so that a figure stays.
 struct Draw(u64);
 
 impl Draw {

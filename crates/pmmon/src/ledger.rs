@@ -160,9 +160,10 @@ impl Ledger {
                 }
                 self.lives += 1;
                 self.tids.insert(*tid, (at, self.lives));
-                self.processes[at].threads.push(Life {
+                let process = &mut self.processes[at];
+                process.threads.push(Life {
                     tid: *tid,
-                    ended: false,
+                    ended: process.ended,
                     number: self.lives,
                 });
             }
@@ -186,8 +187,12 @@ impl Ledger {
                 }
             }
             Event::Ended { pid } => {
-                if let Some(at) = self.pids.remove(pid) {
-                    self.processes[at].ended = true;
+                if let Some(at) = self.pids.get(pid) {
+                    self.processes[*at].ended = true;
+                }
+                // Another backend may still tell its last calls.
+                if self.backends.len() < 2 {
+                    self.pids.remove(pid);
                 }
             }
             Event::End { time_ns } => self.at(*time_ns),
@@ -225,7 +230,7 @@ impl Ledger {
         let known = self.tids.get(&tid).filter(|(of, _)| *of == at);
         known.is_some_and(|(_, number)| {
             let mut lives = self.processes[at].threads.iter();
-            lives.any(|life| life.number == *number && !life.ended)
+            lives.any(|life| life.number == *number && (!life.ended || self.processes[at].ended))
         })
     }
 
@@ -262,14 +267,6 @@ impl Ledger {
         if let Some(known) = known.filter(|known| known.start_ns == *start_ns) {
             // It has become another program.
             known.command.clone_from(command);
-            return;
-        }
-        let same = |one: &Process| one.pid == *pid && one.start_ns == *start_ns;
-        if self.backends.len() > 1
-            && let Some(at) = self.processes.iter().rposition(same)
-        {
-            // One backend has told its end, and the other its last calls.
-            self.pids.insert(*pid, at);
             return;
         }
         if *was_running {

@@ -687,7 +687,12 @@ fn threads_that_come_and_go() {
     command.env(CHURN, "3000");
     let mut user = User::start(command);
     let pid = user.pid();
-    let recording = bench.record(&["--pid", &pid.to_string()]).ready();
+    // The pools of other tests, which come and go, are not looked at.
+    let pool = bench.pool();
+    let pool = pool.to_str().unwrap();
+    let recording = bench
+        .record(&["--pid", &pid.to_string(), "--pool", pool])
+        .ready();
     let monitor = recording.child.id();
     user.work();
     let before = (descriptors(monitor), descriptors(pid), cpu_seconds(monitor));
@@ -699,9 +704,10 @@ fn threads_that_come_and_go() {
         cost * 100.0
     );
     assert!(cost < 0.1, "{cost} s for a thousand threads");
-    assert_eq!(
-        (descriptors(monitor), descriptors(pid)),
-        (before.0, before.1)
+    let after = (descriptors(monitor), descriptors(pid));
+    assert!(
+        after.0 <= before.0 && after.1 <= before.1,
+        "descriptors: {after:?}, before {before:?}"
     );
     user.end();
     let report = recording.ended();

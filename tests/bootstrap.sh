@@ -127,6 +127,19 @@ if [ -n "$missing" ]; then
     fi
 fi
 
+# Prometheus' checker of metrics alone: Debian's package would start a server.
+if ! command -v promtool >/dev/null 2>&1; then
+    tool=$(mktemp -d)
+    if [ "$(id -u)" = 0 ] && (cd "$tool" && apt-get download -qq prometheus >/dev/null 2>&1 &&
+        dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool &&
+        cp usr/bin/promtool /usr/local/bin/promtool) 2>/dev/null; then
+        echo "bootstrap: installed promtool of Debian's prometheus in /usr/local/bin"
+    else
+        echo "bootstrap: no promtool (it is of Debian's prometheus, and is installed by root); its test is skipped"
+    fi
+    rm -rf "$tool"
+fi
+
 if ! command -v cargo >/dev/null 2>&1; then
     echo "bootstrap: no Rust here; PMFS needs rustc $RUST_MIN or later: see https://rustup.rs" >&2
     exit 1

@@ -97,6 +97,8 @@ campaign "damaged inputs of the model" '^test a_million_of_each_kind \.\.\. ok' 
 campaign "monitor" '^(seq|random|zipf:[0-9.]+): [0-9]+ of' \
     env TMPDIR=/dev/shm PMMON_MATRIX_SIZE="${PMMON_MATRIX_SIZE:-3M}" PMMON_MATRIX_SECONDS="${PMMON_MATRIX_SECONDS:-20}" \
     cargo test --release -p pmmon-cli --test monitor -- --ignored --nocapture the_whole_matrix
+campaign "intervals" '^[|] .* %' \
+    env PMMON_COVERAGE_RUNS="${PMMON_COVERAGE_RUNS:-1000}" cargo test --release -p pmmon --test coverage -- --nocapture
 campaign "monitor cost" '^[|] .*[0-9]' \
     bash -c 'cargo build --release -p pmfs-cli -p pmfs-shim -p pmmon-cli && bash tests/monitor-cost.sh'
 campaign "postgres" '^(ok|FAIL|skip) postgres' \

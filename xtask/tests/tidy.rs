@@ -88,9 +88,9 @@ const MAY_USE: [(&str, &[&str]); 32] = [
     ("pmkv-cli", &["pm-cli", "pmkv", "pmlib"]),
     ("pmep", &[]),
     ("pmep-cli", &["pm-cli", "pmep"]),
-    ("pmmon", &[]),
+    ("pmmon", &["pmep"]),
     ("pmmon-sys", &["pm-journal", "pmem", "pmfs-format", "pmmon"]),
-    ("pmmon-cli", &["pm-cli", "pmmon", "pmmon-sys"]),
+    ("pmmon-cli", &["pm-cli", "pmep", "pmmon", "pmmon-sys"]),
     ("pmlib-format", &[]),
     ("pmlib-derive", &[]),
     (
@@ -107,7 +107,10 @@ const MAY_USE: [(&str, &[&str]); 32] = [
         "yat",
         &["pmem", "pmfs", "pmfs-admin", "pmfs-format", "pmkv", "pmlib"],
     ),
-    ("pmbench", &["pmem", "pmep", "pmfs", "pmfs-admin", "pmlib"]),
+    (
+        "pmbench",
+        &["pmem", "pmep", "pmfs", "pmfs-admin", "pmlib", "pmmon"],
+    ),
 ];
 
 fn root() -> PathBuf {

@@ -8,6 +8,7 @@
 //! persistent memory (flush=always).
 #![forbid(unsafe_code)]
 
+mod acct;
 mod bounded;
 mod directory;
 mod drivers;
@@ -136,6 +137,8 @@ enum What {
     Heap(heap::Options),
     /// Opening a persistent heap that was left clean, by a kill or by power loss.
     HeapOpen(heap::opening::Options),
+    /// Figures of a thesis on the accounting of persistent memory, simulated.
+    Acct(acct::Options),
     /// A process of `sharing`.
     #[command(hide = true)]
     Worker {
@@ -202,6 +205,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Some(What::Windows(options)) => windows::run(&report, &options),
         Some(What::Heap(options)) => heap::run(&report, &options),
         Some(What::HeapOpen(options)) => heap::opening::run(&report, &options),
+        Some(What::Acct(options)) => acct::run(&options),
         Some(What::Worker { pool, number }) => sharing::worker(&pool, number),
         Some(What::Bounded(options)) => bounded::run(&options),
         Some(What::Mount { dir }) => mount::run(&report, &dir),

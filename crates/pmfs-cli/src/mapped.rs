@@ -37,6 +37,27 @@ pub struct Mapped {
     read: Option<Bytes>,
     /// Time in stores and loads, where those are not counted.
     time: Option<Times>,
+    /// Calls as the process counts them while it is asked, if it may be.
+    calls: Option<Calls>,
+    /// Its threads.
+    #[serde(default)]
+    threads: Vec<Thread>,
+}
+
+/// A thread's figures.
+#[derive(Clone, Serialize, Deserialize)]
+struct Thread {
+    tid: u64,
+    calls: Option<Calls>,
+}
+
+/// Exact counts of calls, since the monitor began.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Calls {
+    read_bytes: u64,
+    written_bytes: u64,
+    reads: u64,
+    changes: u64,
 }
 
 /// Bytes with an interval of 95 %.
@@ -82,6 +103,33 @@ impl Told {
 }
 
 impl Mapped {
+    /// A line for each thread that has made calls, with what it has read and written each second.
+    pub fn threads(&self, seconds: f64) -> Vec<String> {
+        let busy = |thread: &&Thread| {
+            let calls = thread.calls.as_ref();
+            calls.is_some_and(|calls| calls.reads + calls.changes > 0)
+        };
+        let line = |thread: &Thread| {
+            let calls = thread.calls?;
+            let rate = |count: u64| count as f64 / seconds;
+            let bytes = |count: u64| Size(rate(count).round() as u64).to_string();
+            // Above all numbers of threads is the sum of those without one.
+            let name = match thread.tid < 1 << 31 {
+                true => format!("thread {}", thread.tid),
+                false => "others".to_owned(),
+            };
+            Some(format!(
+                "{:>8} {name:<15} {:>10.0} {:>10.0} {:>11} {:>11}",
+                "",
+                rate(calls.reads),
+                rate(calls.changes),
+                bytes(calls.read_bytes),
+                bytes(calls.written_bytes)
+            ))
+        };
+        self.threads.iter().filter(busy).filter_map(line).collect()
+    }
+
     /// The columns: stores and loads, each second.
     pub fn cells(&self, seconds: f64) -> String {
         let bytes = |way: &Bytes| match way.bytes > 0.0 {
@@ -123,7 +171,7 @@ impl Monitor {
         let program = beside.filter(|path| path.exists());
         let program = program.unwrap_or_else(|| PathBuf::from(PROGRAM));
         let mut command = Command::new(program);
-        command.args(["top", "--json", "--reads", "--backend", backend]);
+        command.args(["top", "--json", "--reads", "--calls", "--backend", backend]);
         command
             .arg("--interval")
             .arg(interval.as_secs_f64().to_string());
@@ -201,6 +249,7 @@ mod tests {
         let cells = new.cells(told.seconds);
         assert!(cells.contains("2 KiB +-10 %"), "{cells}");
         assert!(cells.ends_with("0 (below 1 KiB)"), "{cells}");
+        assert!(new.threads(told.seconds).is_empty(), "not asked");
         let boxed = told.of(8).unwrap().cells(told.seconds);
         assert!(boxed.contains("25.0 % of a core"), "{boxed}");
         assert!(

@@ -1,5 +1,6 @@
 //! `pmfs top`: the work of each process on a pool, from the counters in its slot. No process is
-//! asked or slowed down. With `--mapped` the monitor looks at their loads and stores as well.
+//! asked or slowed down. With `--mapped` the monitor looks at their loads and stores as well, and
+//! asks them for their calls by thread.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal};
@@ -239,6 +240,9 @@ fn text(round: &Round) -> String {
             cells(row.mapped.as_ref()),
             if process.alive { "" } else { "  dead" },
         ));
+        if let (Some(round), Some(mapped)) = (mapped, &row.mapped) {
+            lines.extend(mapped.threads(round.mapped_seconds.max(1e-9)));
+        }
     }
     if let Some(round) = mapped {
         for other in &round.mapped_by_others {

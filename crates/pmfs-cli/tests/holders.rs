@@ -189,7 +189,10 @@ fn mapped_use_is_beside_calls() {
             row["mapped"]["written"].is_null(),
             "a clock tells no bytes: {last}"
         );
-        assert_eq!(last["mapped_by"][0], "clock");
+        assert_eq!(last["mapped_by"], serde_json::json!(["clock", "engine"]));
+        let calls = &row["mapped"]["calls"];
+        assert!(calls["written_bytes"].as_u64() >= Some(1 << 20), "{last}");
+        assert!(text.contains("thread "), "the writer has a line: {text}");
         assert!(last["mapped_seconds"].as_f64() > Some(0.5), "{last}");
         assert_eq!(last["mapped_by_others"].as_array().unwrap().len(), 0);
         assert!(

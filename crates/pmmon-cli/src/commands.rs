@@ -113,6 +113,13 @@ pub struct Look {
     /// The way to measure
     #[arg(long, value_enum, default_value = "auto", overrides_with = "backend")]
     pub backend: Backend,
+    /// Count calls on pools too, exactly, as the backend engine does
+    #[arg(long)]
+    pub calls: bool,
+    /// With watch: tell by a model how many bytes the media write too. One of the four words then
+    /// watches another's neighbour, so that the other figures are of three
+    #[arg(long)]
+    pub media: bool,
     /// Measure loads too, each of which then costs the program as stores do
     #[arg(long)]
     pub reads: bool,
@@ -180,7 +187,8 @@ pub struct Record {
 /// `pmmon report`
 #[derive(Debug, Args)]
 pub struct Report {
-    /// A recording of `pmmon record`, or a file of `perf record`; `-` is stdin
+    /// A recording of `pmmon record`, a file of `perf record`, or a trace of `pmep replay`;
+    /// `-` is stdin, and a recording
     pub file: PathBuf,
     /// The lines
     #[arg(long, value_enum, default_value = "process")]

@@ -8,6 +8,7 @@ mod export;
 mod perf;
 mod pin;
 mod record;
+mod replay;
 mod report;
 mod rows;
 mod screen;

@@ -10,7 +10,7 @@ use pm_cli::Failure;
 use pmmon::{Event, recording};
 use pmmon_cli::commands::Record;
 
-use crate::session::{Backed, Session, sampler};
+use crate::session::{Session, sampler};
 
 /// The time that is meant by "until it ends".
 const FOREVER: Duration = Duration::from_secs(1 << 40);
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &Record) -> Result<ExitCode, Failure> {
     let mut look = arguments.look.clone();
     // Before the program, whose first accesses would be missed otherwise.
     let backed = sampler(&look)?;
-    let counts_itself = matches!(backed, Backed::Engine);
+    let counts_itself = backed.counts_calls();
     let mut child = start(&arguments.program, counts_itself)?;
     look.pid.extend(child.as_ref().map(Child::id));
     let mut session = Session::with(&look, backed)?;

@@ -11,8 +11,8 @@ use pmmon::{Access, Ledger, recording};
 use pmmon_cli::commands::{Lines, Report};
 use serde::Serialize;
 
-use crate::perf;
 use crate::rows::{Ends, NotSeen, not_seen, round, shown};
+use crate::{perf, replay};
 
 #[derive(Serialize)]
 struct Names {
@@ -50,7 +50,10 @@ pub(crate) fn run(arguments: &Report) -> Result<ExitCode, Failure> {
             ));
         }
     };
-    let ledger = read(arguments, by)?;
+    let ledger = match replay::is_one(&arguments.file) {
+        true => replay::read(&arguments.file, by)?,
+        false => read(arguments, by)?,
+    };
     match arguments.by {
         Lines::Process | Lines::Thread => {
             let threads = arguments.by == Lines::Thread;
@@ -108,7 +111,7 @@ fn names(arguments: &Report, ledger: &Ledger, by: &'static str) -> Result<(), Fa
     let table = Names {
         schema: pmmon::event::SCHEMA,
         seconds: ledger.time_ns as f64 / 1e9,
-        backend: vec![ledger.backend.clone()],
+        backend: ledger.backends.clone(),
         by,
         written: of(Access::Write),
         read: of(Access::Read),

@@ -5,8 +5,12 @@ use std::collections::BTreeMap;
 use pmmon::account::{Figure, Usage};
 use pmmon::calls::Calls;
 use pmmon::ledger::{ENGINE, Life, Process, are_others};
+use pmmon::media::{DEVICE, Source, Written};
 use pmmon::{Access, Ledger};
 use serde::Serialize;
+
+/// The kind of media bytes.
+const MODEL: &str = "model";
 
 /// A round: totals since the monitor began.
 #[derive(Debug, Serialize)]
@@ -16,6 +20,8 @@ pub(crate) struct Round {
     pub seconds: f64,
     pub backend: Vec<String>,
     pub processes: Vec<ProcessRow>,
+    /// The assumptions of the model of media bytes, if there are any.
+    media_model: Option<Model>,
     not_seen: Vec<NotSeen>,
     lost_samples: u64,
     throttled: u64,
@@ -31,6 +37,9 @@ pub(crate) struct ProcessRow {
     ended: bool,
     written: Option<Way>,
     read: Option<Way>,
+    /// Counts of calls of all threads, if they are counted.
+    calls: Option<Calls>,
+    media: Option<Media>,
     time: Option<Times>,
     pub threads: Vec<ThreadRow>,
 }
@@ -42,8 +51,7 @@ pub(crate) struct ThreadRow {
     read: Option<Way>,
     /// Counts of calls, if the backend has them: exact, as `written` and `read` then are.
     calls: Option<Calls>,
-    /// Media bytes are not measured.
-    media: Option<()>,
+    media: Option<Media>,
     time: Option<Times>,
 }
 
@@ -56,6 +64,47 @@ pub(crate) struct Way {
     pub hits: u64,
     accesses: Ends,
     sizes: BTreeMap<u32, Ends>,
+}
+
+/// Bytes that media write, by a model.
+#[derive(Debug, Serialize)]
+struct Media {
+    /// Never measured.
+    kind: &'static str,
+    by: &'static str,
+    written_bytes: f64,
+    low: f64,
+    high: f64,
+    /// Media bytes by those written.
+    amplification: Option<Ends>,
+    /// Bytes written by media bytes.
+    ewr: Option<f64>,
+    #[serde(skip)]
+    source: Source,
+}
+
+/// The model of media bytes.
+#[derive(Debug, Serialize)]
+struct Model {
+    kind: &'static str,
+    device: &'static str,
+    assumes: &'static [&'static str],
+}
+
+impl From<Written> for Media {
+    fn from(written: Written) -> Self {
+        let ratio = written.amplification;
+        Self {
+            kind: MODEL,
+            by: written.source.name(),
+            written_bytes: written.bytes.value,
+            low: written.bytes.low,
+            high: written.bytes.high,
+            amplification: ratio.map(Ends::from),
+            ewr: ratio.filter(|it| it.value > 0.0).map(|it| 1.0 / it.value),
+            source: written.source,
+        }
+    }
 }
 
 /// A figure with its interval of 95 %.
@@ -127,7 +176,7 @@ fn process(ledger: &Ledger, process: &Process) -> ProcessRow {
             written: way(ledger, one, Access::Write),
             read: way(ledger, one, Access::Read),
             calls: ledger.calls(one),
-            media: None,
+            media: ledger.media(one).map(Media::from),
             time: times(ledger, one),
         }
     };
@@ -143,6 +192,13 @@ fn process(ledger: &Ledger, process: &Process) -> ProcessRow {
         ended: process.ended,
         written: whole(Access::Write),
         read: whole(Access::Read),
+        calls: ledger
+            .calls(&process.threads)
+            .filter(|_| !process.is_refused()),
+        media: ledger
+            .media(&process.threads)
+            .filter(|_| !process.is_refused())
+            .map(Media::from),
         time: times(ledger, &process.threads).filter(|_| !process.is_refused()),
         threads: process.threads.iter().map(thread).collect(),
     }
@@ -162,12 +218,21 @@ pub(crate) fn not_seen(ledger: &Ledger) -> Vec<NotSeen> {
 /// A round.
 pub(crate) fn round(ledger: &Ledger) -> Round {
     let processes = ledger.processes().iter();
+    let processes: Vec<ProcessRow> = processes.map(|one| process(ledger, one)).collect();
+    let source = processes
+        .iter()
+        .find_map(|row| Some(row.media.as_ref()?.source));
     Round {
         schema: pmmon::event::SCHEMA,
         time_ns: ledger.begin_ns + ledger.time_ns,
         seconds: ledger.time_ns as f64 / 1e9,
-        backend: vec![ledger.backend.clone()],
-        processes: processes.map(|one| process(ledger, one)).collect(),
+        backend: ledger.backends.clone(),
+        processes,
+        media_model: source.map(|source| Model {
+            kind: MODEL,
+            device: DEVICE,
+            assumes: source.assumes(),
+        }),
         not_seen: not_seen(ledger),
         lost_samples: ledger.lost,
         throttled: ledger.throttled,
@@ -215,6 +280,24 @@ fn cells(written: Option<&Way>, read: Option<&Way>, time: Option<&Times>) -> Str
     )
 }
 
+/// The cells of calls beside mapped use.
+fn calls(calls: Option<Calls>) -> String {
+    calls.map_or_else(String::new, |calls| {
+        let (written, read) = (calls.written_bytes as f64, calls.read_bytes as f64);
+        format!("  {:>15}  {:>15}", bytes(written), bytes(read))
+    })
+}
+
+/// The cell of media bytes, which no row has if they are not asked for.
+fn media(media: Option<&Media>) -> String {
+    media.map_or_else(String::new, |media| {
+        let ratio = media.amplification.as_ref();
+        let ratio = ratio.map_or_else(String::new, |it| format!(" x{:.2}", it.value));
+        let ends = format!("{} to {}", bytes(media.low), bytes(media.high));
+        format!("  {}{ratio} ({ends})", bytes(media.written_bytes))
+    })
+}
+
 /// A name of a foreign program, which may have characters that are orders to a terminal.
 fn printable(name: &str) -> String {
     name.replace(char::is_control, "?")
@@ -227,16 +310,21 @@ fn size(way: Option<&Way>, time: Option<Ends>) -> Option<f64> {
 }
 
 impl ProcessRow {
-    /// The line of a table.
-    pub fn text(&self) -> String {
+    /// The line of a table; with calls where they are counted beside something else.
+    pub fn text(&self, beside: bool) -> String {
         let cells = cells(
             self.written.as_ref(),
             self.read.as_ref(),
             self.time.as_ref(),
         );
+        let calls = calls(self.calls.filter(|_| beside));
+        let media = media(self.media.as_ref());
         let ended = if self.ended { "  ended" } else { "" };
         let command = printable(&self.command);
-        format!("{:>8}  {command:<16} {cells}{ended}", self.pid)
+        format!(
+            "{:>8}  {command:<16} {cells}{calls}{media}{ended}",
+            self.pid
+        )
     }
 
     /// The extent in one direction, in one unit for all rows of a round. `None` is not measured.
@@ -250,8 +338,8 @@ impl ProcessRow {
 }
 
 impl ThreadRow {
-    /// The line of a table.
-    pub fn text(&self) -> String {
+    /// The line of a table; with calls where they are counted beside something else.
+    pub fn text(&self, beside: bool) -> String {
         let cells = cells(
             self.written.as_ref(),
             self.read.as_ref(),
@@ -261,7 +349,9 @@ impl ThreadRow {
             true => "  others".to_owned(),
             false => format!("  thread {}", self.tid),
         };
-        format!("{:>8}  {name:<16} {cells}", "")
+        let calls = calls(self.calls.filter(|_| beside));
+        let media = media(self.media.as_ref());
+        format!("{:>8}  {name:<16} {cells}{calls}{media}", "")
     }
 }
 
@@ -269,6 +359,11 @@ impl Round {
     /// The time and the backend.
     pub fn title(&self) -> String {
         format!("{:.1} s by {}", self.seconds, self.backend.join(", "))
+    }
+
+    /// Calls are counted beside mapped use.
+    pub fn has_calls_beside(&self) -> bool {
+        self.backend.len() > 1
     }
 
     /// Accesses have times and no bytes.
@@ -282,16 +377,28 @@ impl Round {
             true => ("TIME IN STORES", "TIME IN LOADS"),
             false => ("WRITTEN", "READ"),
         };
-        format!("{:>8}  {:<16} {written:>26}  {read:>26}", "PID", "COMMAND")
+        let calls = match self.has_calls_beside() {
+            true => format!("  {:>15}  {:>15}", "WRITTEN BY CALL", "READ BY CALL"),
+            false => String::new(),
+        };
+        let media = match self.media_model {
+            Some(_) => "  MEDIA WRITTEN (MODEL)",
+            None => "",
+        };
+        format!(
+            "{:>8}  {:<16} {written:>26}  {read:>26}{calls}{media}",
+            "PID", "COMMAND"
+        )
     }
 
     /// The table.
     pub fn text(&self, threads: bool) -> String {
         let mut lines = vec![self.title(), self.header()];
         for row in &self.processes {
-            lines.push(row.text());
+            let beside = self.has_calls_beside();
+            lines.push(row.text(beside));
             let each = row.threads.iter().filter(|_| threads);
-            lines.extend(each.map(ThreadRow::text));
+            lines.extend(each.map(|row| row.text(beside)));
         }
         lines.extend(self.notes());
         lines.join("\n")
@@ -301,13 +408,16 @@ impl Round {
     pub fn notes(&self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.processes.is_empty() {
-            lines.push(match self.backend.iter().any(|name| name == ENGINE) {
+            lines.push(match self.backend.iter().all(|name| name == ENGINE) {
                 true => "no process has made calls on a pool".to_owned(),
                 false => "no process has persistent memory mapped; see --as-pm".to_owned(),
             });
         }
         if self.has_times() {
             lines.push("note: a clock tells the time that accesses take, and no bytes".to_owned());
+        }
+        for assumed in self.media_model.iter().flat_map(|model| model.assumes) {
+            lines.push(format!("model of media bytes: {assumed}"));
         }
         for (count, what) in [
             (self.lost_samples, "samples were lost, and are made up for"),

@@ -23,50 +23,70 @@ pub(crate) enum Backed {
     Sampler(Box<dyn Sampler>, f64),
     /// The processes' own counts.
     Engine,
+    /// A sampler, and the processes' own counts beside it.
+    Both(Box<dyn Sampler>, f64),
+}
+
+impl Backed {
+    /// Programs are asked to count their calls.
+    pub fn counts_calls(&self) -> bool {
+        matches!(self, Self::Engine | Self::Both(..))
+    }
 }
 
 type Find = Box<dyn FnMut(u32) -> io::Result<Found>>;
 
-/// A monitor of either kind.
-enum Looks {
-    Sampled(Box<Monitor<Box<dyn Sampler>, Find>>, f64),
-    Counted(Box<Engine>),
+/// A monitor of mapped use.
+type Sampled = Monitor<Box<dyn Sampler>, Find>;
+
+/// A monitor of mapped use, of calls, or both.
+struct Looks {
+    /// With the cost of a trap.
+    sampled: Option<(Sampled, f64)>,
+    stepped: Option<Instant>,
+    counted: Option<Engine>,
 }
 
 impl Looks {
-    fn begin(&self) -> Event {
-        match self {
-            Self::Sampled(monitor, trap_ns) => monitor.begin(*trap_ns, now_ns()),
-            Self::Counted(engine) => engine.begin(now_ns()),
-        }
+    fn begin(&self, to: &mut Vec<Event>) {
+        let sampled = self.sampled.iter();
+        to.extend(sampled.map(|(monitor, trap_ns)| monitor.begin(*trap_ns, now_ns())));
+        to.extend(self.counted.iter().map(|engine| engine.begin(now_ns())));
     }
 
     fn step(&mut self, to: &mut Vec<Event>) {
-        match self {
-            Self::Sampled(monitor, _) => monitor.step(now_ns(), to),
-            Self::Counted(engine) => engine.step(now_ns(), to),
+        let is_due = self.stepped.is_none_or(|at| at.elapsed() >= STEP / 2);
+        if let Some((monitor, _)) = self.sampled.as_mut().filter(|_| is_due) {
+            self.stepped = Some(Instant::now());
+            monitor.step(now_ns(), to);
+        }
+        if let Some(engine) = &mut self.counted {
+            engine.step(now_ns(), to);
         }
     }
 
     fn end(&mut self, to: &mut Vec<Event>) {
-        match self {
-            Self::Sampled(monitor, _) => monitor.end(now_ns(), to),
-            Self::Counted(engine) => engine.end(now_ns(), to),
+        if let Some((monitor, _)) = &mut self.sampled {
+            monitor.end(now_ns(), to);
+        }
+        if let Some(engine) = &mut self.counted {
+            // A recording has one end.
+            to.retain(|event| !matches!(event, Event::End { .. }));
+            engine.end(now_ns(), to);
         }
     }
 
     fn step_time(&self) -> Duration {
-        match self {
-            Self::Sampled(..) => STEP,
-            Self::Counted(_) => Engine::STEP,
+        match self.counted {
+            None => STEP,
+            Some(_) => Engine::STEP,
         }
     }
 
     fn is_busy(&self) -> bool {
-        match self {
-            Self::Sampled(monitor, _) => monitor.is_busy(),
-            Self::Counted(engine) => engine.is_busy(),
-        }
+        let sampled = self.sampled.as_ref();
+        let is_sampled = sampled.is_some_and(|(monitor, _)| monitor.is_busy());
+        is_sampled || self.counted.as_ref().is_some_and(Engine::is_busy)
     }
 }
 
@@ -91,24 +111,25 @@ impl Session {
             true => Wanted::All,
             false => Wanted::Pids(look.pid.clone()),
         };
-        let monitor = match backed {
-            Backed::Sampler(sampler, trap_ns) => {
+        let counted = match backed.counts_calls() {
+            true => Some(counting(look, wanted.clone())?),
+            false => None,
+        };
+        let sampled = match backed {
+            Backed::Engine => None,
+            Backed::Sampler(sampler, trap_ns) | Backed::Both(sampler, trap_ns) => {
                 let mut finder = Finder::new(look.as_pm.clone());
                 for pool in &look.pool {
                     finder.only(pool).map_err(|error| no_pool(pool, &error))?;
                 }
                 let find: Find = Box::new(move |pid| finder.find(pid));
-                Looks::Sampled(Box::new(Monitor::new(sampler, wanted, find)), trap_ns)
+                Some((Monitor::new(sampler, wanted, find), trap_ns))
             }
-            Backed::Engine => {
-                for pool in &look.pool {
-                    let found = std::fs::metadata(pool);
-                    found.map_err(|error| no_pool(pool, &error))?;
-                }
-                let engine = Engine::new(wanted, &look.pool);
-                let engine = engine.map_err(|error| lacks("engine", &error))?;
-                Looks::Counted(Box::new(engine))
-            }
+        };
+        let monitor = Looks {
+            sampled,
+            stepped: None,
+            counted,
         };
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGTERM, SIGINT] {
@@ -140,7 +161,7 @@ impl Session {
         loop {
             let mut events = Vec::new();
             if !std::mem::replace(&mut self.began, true) {
-                events.push(self.monitor.begin());
+                self.monitor.begin(&mut events);
             }
             self.monitor.step(&mut events);
             take(events)?;
@@ -181,8 +202,24 @@ fn lacks(name: &str, error: &io::Error) -> Failure {
     Failure::new(cause, "see `pmmon doctor`").with_code(NOTHING)
 }
 
+/// The backend that reads what processes count.
+fn counting(look: &Look, wanted: Wanted) -> Result<Engine, Failure> {
+    for pool in &look.pool {
+        let found = std::fs::metadata(pool);
+        found.map_err(|error| no_pool(pool, &error))?;
+    }
+    Engine::new(wanted, &look.pool).map_err(|error| lacks("engine", &error))
+}
+
 /// The backend for processes that are there.
 pub(crate) fn sampler(look: &Look) -> Result<Backed, Failure> {
+    Ok(match chosen(look)? {
+        Backed::Sampler(sampler, trap_ns) if look.calls => Backed::Both(sampler, trap_ns),
+        backed => backed,
+    })
+}
+
+fn chosen(look: &Look) -> Result<Backed, Failure> {
     if !proc::is_of_here() {
         let cause = "/proc is not of this program's PID namespace";
         let way_out = "mount -t proc proc /proc within it (unshare --mount-proc, nsenter --mount)";
@@ -199,6 +236,7 @@ pub(crate) fn sampler(look: &Look) -> Result<Backed, Failure> {
         calibrate().map(|trap_ns| {
             let options = WatchOptions {
                 reads: look.reads,
+                neighbours: look.media,
                 ..WatchOptions::default()
             };
             Backed::Sampler(Box::new(Watch::new(options)), trap_ns)

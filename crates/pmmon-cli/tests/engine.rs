@@ -24,6 +24,8 @@ const NOBODY: u32 = 65_534;
 /// Has [`library_user`] use this pool.
 const POOL: &str = "PMMON_TEST_POOL";
 const THREADS: &str = "PMMON_TEST_THREADS";
+/// Has it start so many threads one after the other, a thousand a second.
+const CHURN: &str = "PMMON_TEST_CHURN";
 
 /// Bytes written and read by thread.
 type Truth = BTreeMap<u64, (u64, u64)>;
@@ -216,6 +218,11 @@ fn library_user() {
     println!("\nready");
     for line in std::io::stdin().lines() {
         assert_eq!(line.unwrap(), "go");
+        if let Ok(count) = std::env::var(CHURN) {
+            churn(&fs, count.parse().unwrap());
+            println!("done");
+            continue;
+        }
         std::thread::scope(|scope| {
             for number in 0..threads {
                 let fs = &fs;
@@ -252,6 +259,27 @@ fn work(fs: &Fs, number: u64) {
     println!("truth {tid} {written} {read}");
 }
 
+/// Threads that come, write once, and go.
+fn churn(fs: &Fs, count: u64) {
+    let node = NewNode {
+        umask: 0,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+    };
+    let file = fs.create(ROOT_INO, b"churn", &node).unwrap().ino;
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        for number in 0..count {
+            scope.spawn(move || fs.write(file, 0, &[7; 64]).unwrap());
+            let due = Duration::from_millis(number);
+            std::thread::sleep(due.saturating_sub(begin.elapsed()));
+        }
+    });
+    fs.unlink(ROOT_INO, b"churn").unwrap();
+    println!("truth {} {} 0", begin.elapsed().as_millis(), 64 * count);
+}
+
 /// A recording that goes on.
 struct Recording {
     child: Child,
@@ -261,6 +289,7 @@ struct Recording {
 impl Recording {
     fn start(mut monitor: Command, file: PathBuf, arguments: &[&str]) -> Self {
         let _ = fs::remove_file(&file);
+        // The last one counts.
         monitor.args(["record", "--backend", "engine", "-o"]);
         monitor.arg(&file).args(arguments).stderr(Stdio::null());
         let child = monitor.stdout(Stdio::piped()).spawn().unwrap();
@@ -627,4 +656,108 @@ fn a_program_in_a_container() {
         bytes.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     };
     assert_eq!(sum(told(&report, pid)), sum(truth), "{report}");
+}
+
+/// The seconds of CPU time that a process has taken.
+fn cpu_seconds(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    let fields: Vec<&str> = fields.split(' ').collect();
+    let ticks = |at: usize| fields[at].parse::<f64>().unwrap();
+    // The third field is the first here, and the kernel tells hundredths.
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+/// The descriptors that a process keeps: the fewest of some looks, as it opens others for a moment.
+fn descriptors(pid: u32) -> usize {
+    let looks = (0..20).map(|_| {
+        std::thread::sleep(Duration::from_millis(3));
+        fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+    });
+    looks.min().unwrap_or(0)
+}
+
+/// Goal: a thousand threads that come and go a second cost less than a tenth of a core, and leave
+/// no descriptor, in the monitor nor in the program; and each byte is told. Method: three seconds
+/// of them; CPU time is by a thousand threads, as a busy machine may start fewer a second.
+#[test]
+fn threads_that_come_and_go() {
+    let bench = Bench::new();
+    let mut command = user_command(&std::env::current_exe().unwrap(), &bench.pool(), 1);
+    command.env(CHURN, "3000");
+    let mut user = User::start(command);
+    let pid = user.pid();
+    // The pools of other tests, which come and go, are not looked at.
+    let pool = bench.pool();
+    let pool = pool.to_str().unwrap();
+    let recording = bench
+        .record(&["--pid", &pid.to_string(), "--pool", pool])
+        .ready();
+    let monitor = recording.child.id();
+    user.work();
+    let before = (descriptors(monitor), descriptors(pid), cpu_seconds(monitor));
+    let truth = user.work();
+    let cost = (cpu_seconds(monitor) - before.2) / 3.0;
+    let (took_ms, (bytes, _)) = truth.first_key_value().unwrap();
+    println!(
+        "3000 threads in {took_ms} ms: {:.1} % of a core by 1000",
+        cost * 100.0
+    );
+    assert!(cost < 0.1, "{cost} s for a thousand threads");
+    let after = (descriptors(monitor), descriptors(pid));
+    assert!(
+        after.0 <= before.0 && after.1 <= before.1,
+        "descriptors: {after:?}, before {before:?}"
+    );
+    user.end();
+    let report = recording.ended();
+    let sum: u64 = told(&report, pid).values().map(|bytes| bytes.0).sum();
+    assert_eq!(sum, 2 * bytes);
+}
+
+/// Goal: calls are counted beside another backend in one recording, by thread and exactly, and the
+/// other one's figures are its own. Method: the clock, which tells times and no bytes.
+#[test]
+fn calls_beside_another_backend() {
+    let works = Command::new(MONITOR)
+        .args(["doctor", "--json"])
+        .output()
+        .unwrap();
+    if !String::from_utf8_lossy(&works.stdout).contains(r#""clock","works":true"#) {
+        eprintln!("skipped: no clock event: {works:?}");
+        return;
+    }
+    let bench = Bench::new();
+    let mut user = bench.user(3);
+    let pid = user.pid();
+    let beside = ["--pid", &pid.to_string(), "--backend", "clock", "--calls"];
+    let recording = bench.record(&beside).ready();
+    std::thread::sleep(Duration::from_millis(300));
+    let truth = user.work();
+    user.end();
+    let report = recording.ended();
+    assert_eq!(report["backend"], serde_json::json!(["clock", "engine"]));
+    let rows = report["processes"].as_array().unwrap();
+    assert_eq!(
+        rows.len(),
+        1,
+        "one row, though both tell the process: {report}"
+    );
+    let row = &rows[0];
+    assert!(row["written"].is_null() && row["time"].is_object(), "{row}");
+    let threads = row["threads"].as_array().unwrap().iter();
+    let called = |thread: &&Value| thread["calls"]["changes"].as_u64() > Some(0);
+    let found: Truth = threads
+        .filter(called)
+        .map(|thread| {
+            let bytes = |way: &str| thread["calls"][way].as_u64().unwrap();
+            (
+                thread["tid"].as_u64().unwrap(),
+                (bytes("written_bytes"), bytes("read_bytes")),
+            )
+        })
+        .collect();
+    assert_eq!(found, truth, "{report}");
+    let sum: u64 = truth.values().map(|bytes| bytes.0).sum();
+    assert_eq!(row["calls"]["written_bytes"], sum);
 }

@@ -19,6 +19,9 @@ use crate::breakpoint::{POINTS_MAX, Point, Reading, open_ring, read};
 
 /// Bytes of a word.
 const WORD_BYTES: u64 = 8;
+/// Parts of a line of the media, each a request of the processor's.
+const PARTS: u64 = 4;
+const PART_BYTES: u64 = 64;
 const NAME: &str = "watch";
 /// The golden ratio's fraction, of 2^64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -37,6 +40,8 @@ pub struct WatchOptions {
     pub hits_max: u64,
     /// Loads are watched too.
     pub reads: bool,
+    /// One of the words has another beside it, in the same line of the media.
+    pub neighbours: bool,
     /// Where the draw of words begins.
     pub seed: u64,
 }
@@ -47,6 +52,7 @@ impl Default for WatchOptions {
             arm: Duration::from_millis(50),
             hits_max: 200,
             reads: false,
+            neighbours: false,
             seed: 1,
         }
     }
@@ -79,8 +85,9 @@ struct Followed {
     slots: Vec<Slot>,
     sequence: Sequence,
     words: u64,
-    /// Slots that watch in this round, the first ones.
+    /// Slots that watch in this round, the first ones, and the fewest.
     active: usize,
+    least: usize,
     /// Rounds since the number of words was looked at, their traps, and the thread's time.
     lately: (u32, u64, u64),
     began: Instant,
@@ -103,6 +110,8 @@ struct Slot {
     arm: u64,
     begin: Reading,
     seen: u64,
+    /// The arm whose word it is beside.
+    beside: Option<u64>,
     /// Watched time and the thread's traps when the arm was closed before its time.
     closed: Option<(Reading, u64)>,
 }
@@ -131,6 +140,32 @@ impl Sequence {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(GOLDEN);
         ((u128::from(self.0) * u128::from(end)) >> 64) as u64
+    }
+}
+
+/// A word in another part of a word's line.
+fn beside(word: u64, number: u64) -> u64 {
+    let drawn = number.wrapping_mul(GOLDEN) >> 32;
+    let part = (word / PART_BYTES + 1 + drawn % (PARTS - 1)) % PARTS;
+    let at = drawn / 8 % (PART_BYTES / WORD_BYTES) * WORD_BYTES;
+    word / (PART_BYTES * PARTS) * (PART_BYTES * PARTS) + part * PART_BYTES + at
+}
+
+impl Slot {
+    /// The arm of the word, or of that which it is beside.
+    fn pair(&self) -> u64 {
+        self.beside.unwrap_or(self.arm)
+    }
+
+    fn exposure(&self) -> Exposure {
+        let address = self.word;
+        match self.beside {
+            Some(arm) => Exposure::Beside { address, arm },
+            None => Exposure::Word {
+                address,
+                arm: self.arm,
+            },
+        }
     }
 }
 
@@ -197,6 +232,7 @@ impl Watch {
                 arm: self.arms,
                 begin: Reading::default(),
                 seen: 0,
+                beside: None,
                 closed: None,
             });
         }
@@ -204,6 +240,7 @@ impl Watch {
             pid: thread.pid,
             ring: RingOf(ring),
             active: slots.len(),
+            least: if self.options.neighbours { 2 } else { 1 },
             lately: (0, 0, 0),
             slots,
             sequence,
@@ -242,10 +279,7 @@ impl Followed {
                     slot.seen += 1;
                     let registers = sample.regs_user().map(|user| user.regs.as_ref());
                     let registers = registers.and_then(Registers::from_perf);
-                    let exposure = Exposure::Word {
-                        address: slot.word,
-                        arm: slot.arm,
-                    };
+                    let exposure = slot.exposure();
                     let before = to.len();
                     if let Some(registers) = registers {
                         let hit = Hit {
@@ -268,9 +302,12 @@ impl Followed {
     /// Ends to watch words that slow the thread too much.
     fn close_hot(&mut self, hits_max: u64) {
         let traps = self.slots.iter().map(|slot| slot.seen).sum();
+        let hot = self.slots.iter().filter(|slot| slot.seen >= hits_max);
+        // A word and its neighbour end together: hits of one alone would look as if apart.
+        let hot: Vec<u64> = hot.map(Slot::pair).collect();
         for slot in &mut self.slots {
             if slot.closed.is_none()
-                && slot.seen >= hits_max
+                && hot.contains(&slot.pair())
                 && slot.point.disable().is_ok()
                 && let Ok(now) = slot.point.read()
             {
@@ -308,20 +345,26 @@ impl Followed {
             .map(|(slot, now)| hits(slot, now));
         let round_traps: u64 = all.sum();
         let active = self.active.min(self.slots.len());
-        for (slot, now) in self.slots[..active].iter().zip(&readings) {
-            let Some(now) = now else { continue };
+        let watching = &self.slots[..active];
+        let words = watching.iter().filter(|slot| slot.beside.is_none()).count();
+        for (slot, now) in watching.iter().zip(&readings) {
+            let (Some(now), None) = (now, slot.beside) else {
+                continue;
+            };
+            let neighbour = watching.iter().find(|it| it.beside == Some(slot.arm));
             let (end, traps) = slot.closed.unwrap_or((*now, round_traps));
             drained.arms.push(Arm {
                 number: slot.arm,
                 tid,
                 words: self.words,
                 ran_ns: ran - self.ran_ns,
-                beside: active as u32,
+                beside: words as u32,
                 watched_ns: end.running_ns - slot.begin.running_ns,
                 hits: now.count - slot.begin.count,
                 traps,
                 round_traps,
                 stopped: false,
+                neighbour: neighbour.map(|slot| slot.word),
             });
         }
         self.adapt(round_traps, ran - self.ran_ns);
@@ -347,27 +390,37 @@ impl Followed {
         let (_, traps, ran_ns) = std::mem::take(&mut self.lately);
         let time_of_traps = traps.saturating_mul(TRAP_EVERY_NS);
         if time_of_traps > ran_ns {
-            self.active = (self.active / 2).max(1);
+            self.active = (self.active / 2).max(self.least.min(self.slots.len()));
         } else if time_of_traps < ran_ns / 4 {
             self.active = (self.active * 2).min(self.slots.len());
         }
     }
 
     /// Begins a round with other words. A breakpoint that can not move is given up.
-    fn begin(&mut self, process: &Process, arms: &mut u64) {
+    fn begin(&mut self, process: &Process, neighbours: bool, arms: &mut u64) {
         self.words = process.words;
         self.began = Instant::now();
         let mut left = self.active;
+        let mut last = None;
         self.slots.retain_mut(|slot| {
+            slot.beside = None;
             if left == 0 {
                 return true;
             }
             left -= 1;
-            let Some(word) = process.word(&mut self.sequence) else {
+            *arms += 1;
+            let word = match last.filter(|_| neighbours && left == 0) {
+                Some((word, arm)) => {
+                    slot.beside = Some(arm);
+                    Some(beside(word, *arms))
+                }
+                None => process.word(&mut self.sequence),
+            };
+            let Some(word) = word else {
                 return true;
             };
-            *arms += 1;
             (slot.word, slot.arm) = (word, *arms);
+            last = Some((word, *arms));
             slot.point.move_to(word).is_ok() && slot.point.enable().is_ok()
         });
     }
@@ -469,7 +522,7 @@ impl Sampler for Watch {
             followed.close_hot(self.options.hits_max);
             if followed.began.elapsed() >= self.options.arm {
                 followed.end(*tid, process, self.options.reads, to, &mut drained);
-                followed.begin(process, &mut self.arms);
+                followed.begin(process, self.options.neighbours, &mut self.arms);
             }
         }
         drained

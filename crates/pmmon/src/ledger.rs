@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::account::{Account, Figure, Usage};
 use crate::calls::Calls;
+use crate::media::{self, Media};
 use crate::regions::Region;
 use crate::{Access, Drained, Event, Exposure, Sample, Tid};
 
@@ -98,6 +99,7 @@ struct Ticks {
 pub struct Ledger {
     by: By,
     account: Account,
+    media: Media,
     processes: Vec<Process>,
     /// The process in `processes` by its number, and the life by the thread's.
     pids: HashMap<u32, usize>,
@@ -109,8 +111,8 @@ pub struct Ledger {
     /// Counts of calls, by life; `Some` if the backend has them.
     calls: Option<HashMap<u32, Calls>>,
     not_seen: BTreeMap<(String, String), BTreeSet<u32>>,
-    /// The backend's name.
-    pub backend: String,
+    /// The backends' names; calls are counted beside the first.
+    pub backends: Vec<String>,
     /// Loads are seen.
     pub reads: bool,
     /// Samples tell how many accesses there were, and not only where.
@@ -140,20 +142,7 @@ impl Ledger {
     /// Takes an event.
     pub fn take(&mut self, event: &Event) {
         match event {
-            Event::Begin {
-                backend,
-                reads,
-                counts,
-                trap_ns,
-                time_ns,
-                ..
-            } => {
-                self.backend.clone_from(backend);
-                (self.reads, self.counts) = (*reads, *counts);
-                self.calls = (backend == ENGINE).then(HashMap::new);
-                self.account = Account::new(*trap_ns);
-                self.begin_ns = *time_ns;
-            }
+            Event::Begin { .. } => self.begin(event),
             Event::Process { .. } => self.meet(event),
             Event::Regions { pid, regions, code } => {
                 if let Some(process) = self.pids.get(pid).map(|at| &mut self.processes[*at]) {
@@ -165,11 +154,16 @@ impl Ledger {
                 let Some(at) = self.pids.get(pid).copied() else {
                     return;
                 };
+                if self.backends.len() > 1 && self.is_alive(*tid, at) {
+                    // The other backend has told it.
+                    return;
+                }
                 self.lives += 1;
                 self.tids.insert(*tid, (at, self.lives));
-                self.processes[at].threads.push(Life {
+                let process = &mut self.processes[at];
+                process.threads.push(Life {
                     tid: *tid,
-                    ended: false,
+                    ended: process.ended,
                     number: self.lives,
                 });
             }
@@ -193,12 +187,57 @@ impl Ledger {
                 }
             }
             Event::Ended { pid } => {
-                if let Some(at) = self.pids.remove(pid) {
-                    self.processes[at].ended = true;
+                if let Some(at) = self.pids.get(pid) {
+                    self.processes[*at].ended = true;
+                }
+                // Another backend may still tell its last calls.
+                if self.backends.len() < 2 {
+                    self.pids.remove(pid);
                 }
             }
             Event::End { time_ns } => self.at(*time_ns),
         }
+    }
+
+    fn begin(&mut self, event: &Event) {
+        let Event::Begin {
+            backend,
+            reads,
+            counts,
+            trap_ns,
+            time_ns,
+            ..
+        } = event
+        else {
+            return;
+        };
+        if backend == ENGINE && !self.backends.is_empty() {
+            // Beside the first one, whose figures stay.
+            self.backends.push(backend.clone());
+            self.calls = Some(HashMap::new());
+            return;
+        }
+        self.backends = vec![backend.clone()];
+        (self.reads, self.counts) = (*reads, *counts);
+        self.calls = (backend == ENGINE).then(HashMap::new);
+        self.account = Account::new(*trap_ns);
+        self.media = Media::new(*trap_ns);
+        self.begin_ns = *time_ns;
+    }
+
+    /// A thread of the process at this place has this number now.
+    fn is_alive(&self, tid: Tid, at: usize) -> bool {
+        let known = self.tids.get(&tid).filter(|(of, _)| *of == at);
+        known.is_some_and(|(_, number)| {
+            let mut lives = self.processes[at].threads.iter();
+            lives.any(|life| life.number == *number && (!life.ended || self.processes[at].ended))
+        })
+    }
+
+    /// Calls are all that is measured, exactly.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.backends.iter().all(|name| name == ENGINE) && self.calls.is_some()
     }
 
     /// Says how late it is, by `CLOCK_MONOTONIC`: events may be far between.
@@ -290,6 +329,7 @@ impl Ledger {
         let mut tags = tags.into_iter();
         let tag = |_: &Sample| tags.next().flatten();
         self.account.add_tagged(&of_lives, &drained, tag);
+        self.media.add(&of_lives, &drained);
     }
 
     fn renamed(&self, drained: &Drained) -> Drained {
@@ -376,6 +416,7 @@ impl Ledger {
 
     fn forget_lives(&mut self, lives: &[u32]) {
         self.account.forget(lives);
+        self.media.forget(lives);
         for life in lives {
             self.ticks.remove(life);
             if let Some(calls) = &mut self.calls {
@@ -399,7 +440,7 @@ impl Ledger {
     /// The usage of threads together. `None` is "not measured".
     #[must_use]
     pub fn usage(&self, threads: &[Life], access: Access) -> Option<Usage> {
-        if let Some(calls) = self.calls(threads) {
+        if let Some(calls) = self.calls(threads).filter(|_| self.is_exact()) {
             return Some(calls.usage(access));
         }
         let measured = self.counts && (self.reads || access == Access::Write);
@@ -412,6 +453,19 @@ impl Ledger {
         let calls = self.calls.as_ref()?;
         let of = threads.iter().filter_map(|life| calls.get(&life.number));
         Some(of.fold(Calls::default(), |sum, calls| sum.plus(*calls)))
+    }
+
+    /// The bytes that media write for threads together, by a model. `None` is "not measured".
+    #[must_use]
+    pub fn media(&self, threads: &[Life]) -> Option<media::Written> {
+        if let Some(calls) = self.calls(threads).filter(|_| self.is_exact()) {
+            return media::of_calls(&calls);
+        }
+        let bytes = self.usage(threads, Access::Write)?.bytes;
+        let all: Vec<u32> = self.account.threads().collect();
+        let all = self.account.usage(&all, Access::Write).bytes.value;
+        let all_a_ns = all / self.time_ns.max(1) as f64;
+        self.media.written(&numbers(threads), &bytes, all_a_ns)
     }
 
     /// The bytes of threads together by name, the largest first.

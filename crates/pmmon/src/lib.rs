@@ -15,6 +15,7 @@ pub mod decode;
 pub mod event;
 pub mod group;
 pub mod ledger;
+pub mod media;
 pub mod monitor;
 pub mod perfdata;
 pub mod planted;

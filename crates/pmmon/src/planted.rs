@@ -14,6 +14,8 @@ pub enum Bug {
     WrongThread,
     /// The last that a process counted is not told.
     LastLost,
+    /// The media's lines count half.
+    MediaLineShort,
 }
 
 #[cfg(feature = "planted-bugs")]

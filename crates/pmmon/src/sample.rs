@@ -52,6 +52,14 @@ pub enum Exposure {
         /// The arm's number, unique in a sampler.
         arm: u64,
     },
+    /// An access to the neighbour of a watched word, in another part of its line of the media.
+    /// Only what both have in common is told by it, and no bytes.
+    Beside {
+        /// The neighbour's address, a multiple of 8.
+        address: u64,
+        /// The number of the [`Arm`] whose word it is beside.
+        arm: u64,
+    },
     /// An access that was in progress at a tick of a clock: where and who, not how many.
     Time {
         /// The thread's time for which a tick stands, in nanoseconds.
@@ -105,6 +113,9 @@ pub struct Arm {
     pub round_traps: u64,
     /// The arm ended at its limit of traps, and not by the clock.
     pub stopped: bool,
+    /// The address of a word that was watched beside it ([`Exposure::Beside`]).
+    #[serde(default)]
+    pub neighbour: Option<u64>,
 }
 
 /// Recordings of older versions have the same number in all rounds.

@@ -54,6 +54,7 @@ fn arm(number: u64, words: u64, ran_ns: u64, hits: u64) -> Arm {
         traps: hits,
         round_traps: hits,
         stopped: false,
+        neighbour: None,
     }
 }
 

@@ -5,6 +5,7 @@
 use std::io::{self, Cursor};
 use std::ops::Range;
 
+use pmmon::calls::Calls;
 use pmmon::ledger::By;
 use pmmon::regions::{Region, Why};
 use pmmon::{
@@ -91,6 +92,7 @@ fn arm(tid: Tid, number: u64) -> Arm {
         traps: 1,
         round_traps: 1,
         stopped: false,
+        neighbour: None,
     }
 }
 
@@ -275,4 +277,54 @@ fn broken_recordings_are_refused() {
     broken.extend_from_slice(b"nonsense\n");
     let error = recording::read(&mut Cursor::new(broken), |_| ()).unwrap_err();
     assert!(error.to_string().starts_with("line 2:"), "{error}");
+}
+
+/// Goal: calls that one backend tells after the other has told the process's end are not lost, and
+/// a thread that both tell is one.
+#[test]
+fn last_calls_come_after_the_end() {
+    let begin = |backend: &str| Event::Begin {
+        schema: 1,
+        backend: backend.to_owned(),
+        reads: true,
+        counts: false,
+        trap_ns: 0.0,
+        time_ns: 0,
+    };
+    let process = || Event::Process {
+        pid: 7,
+        start_ns: 1,
+        command: "c".to_owned(),
+        inner_pid: None,
+        was_running: false,
+    };
+    let thread = |tid| Event::Thread { pid: 7, tid };
+    let calls = |tid, written_bytes| {
+        let calls = Calls {
+            written_bytes,
+            ..Calls::default()
+        };
+        (tid, calls)
+    };
+    let mut all = vec![
+        begin("clock"),
+        begin("engine"),
+        process(),
+        thread(7),
+        process(),
+    ];
+    all.extend([thread(7), Event::Ended { pid: 7 }, thread(8)]);
+    all.push(Event::Calls {
+        time_ns: 5,
+        calls: vec![calls(7, 10), calls(8, 100)],
+    });
+    all.push(Event::Ended { pid: 7 });
+    let ledger = ledger(&all, By::Thread);
+    let [process] = ledger.processes() else {
+        panic!("one process: {:?}", ledger.processes())
+    };
+    let tids: Vec<Tid> = process.threads.iter().map(|life| life.tid).collect();
+    assert_eq!(tids, [7, 8]);
+    assert!(process.ended);
+    assert_eq!(ledger.calls(&process.threads).unwrap().written_bytes, 110);
 }

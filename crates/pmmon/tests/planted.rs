@@ -11,6 +11,8 @@ mod account;
 mod calls;
 #[path = "decode.rs"]
 mod decode;
+#[path = "media.rs"]
+mod media;
 
 fn turns_red(bug: Bug, check: fn()) {
     check();
@@ -41,4 +43,9 @@ fn a_wrong_thread() {
 #[test]
 fn a_lost_last_write() {
     turns_red(Bug::LastLost, calls::bytes_come_to_their_threads);
+}
+
+#[test]
+fn a_short_line_of_the_media() {
+    turns_red(Bug::MediaLineShort, media::pairs_have_their_amplification);
 }

@@ -16,11 +16,27 @@ macro_rules! embedded {
 /// In the order in which they run and are reported.
 const EXPERIMENTS: &[(&str, &str)] = embedded!(
     "experiments":
-    "pmfs-6", "pmfs-7", "pmfs-t3", "pmfs-423", "pmfs-8", "pmfs-8b", "pmfs-8c", "pmfs-8c-mix", "pmfs-8c-rate", "pmfs-9", "pmfs-9-pages", "pmfs-11", "pmfs-431", "nvmfs-1", "nvmfs-3", "nvmfs-4", "nvmfs-6", "nvmfs-7", "optane-7", "optane-8", "optane-9", "optane-10", "optane-11", "optane-23", "optane-24", "optane-25", "optane-26", "optane-27", "optane-28", "optane-29", "optane-30", "optane-31", "optane-36", "pmdk-7", "pmdk-8", "pmdk-9", "pmdk-10", "pmdk-11", "pmdk-12", "pmdk-13", "pmdk-14", "pmdk-15", "pmlib-tx", "scaling-files", "scaling-directory", "scaling-file-size", "scaling-fill", "scaling-threads",
+    "pmfs-6", "pmfs-7", "pmfs-t3", "pmfs-423", "pmfs-8", "pmfs-8b", "pmfs-8c", "pmfs-8c-mix", "pmfs-8c-rate", "pmfs-9", "pmfs-9-pages", "pmfs-11", "pmfs-431", "nvmfs-1", "nvmfs-3", "nvmfs-4", "nvmfs-6", "nvmfs-7", "optane-7", "optane-8", "optane-9", "optane-10", "optane-11", "optane-23", "optane-24", "optane-25", "optane-26", "optane-27", "optane-28", "optane-29", "optane-30", "optane-31", "optane-36", "pmdk-7", "pmdk-8", "pmdk-9", "pmdk-10", "pmdk-11", "pmdk-12", "pmdk-13", "pmdk-14", "pmdk-15", "pmlib-tx", "scaling-files", "scaling-directory", "scaling-file-size", "scaling-fill", "scaling-threads", "acct-t41", "acct-41", "acct-42", "acct-43", "acct-44", "acct-51", "acct-52", "acct-53", "acct-53-real", "acct-54", "acct-55",
 );
 
 /// The files that they use beside that.
 const FILES: &[(&str, &str)] = &[
+    (
+        "acct/beside.sh",
+        include_str!("../../../../bench/acct/beside.sh"),
+    ),
+    (
+        "acct/built.sh",
+        include_str!("../../../../bench/acct/built.sh"),
+    ),
+    (
+        "acct/overhead.sh",
+        include_str!("../../../../bench/acct/overhead.sh"),
+    ),
+    (
+        "acct/watched.sh",
+        include_str!("../../../../bench/acct/watched.sh"),
+    ),
     (
         "mysql/tpcc.lua",
         include_str!("../../../../bench/mysql/tpcc.lua"),
@@ -40,7 +56,7 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 /// PMFS first; the others after it.
-const TARGETS: &[(&str, &str)] = embedded!("targets": "pmfs", "pmfs-mount", "tmpfs", "ext4-loop", "xfs-loop", "pmfs-4k", "tmpfs-4k", "ext4-dax", "xfs-dax", "memory", "library", "pmlib", "libpmemobj", "pmkv-hash", "pmkv-tree", "lmdb", "redb", "rocksdb", "pmemkv-cmap", "pmemkv-radix", "pmemkv-tree3", "pmemkv-stree", "pmkv-vhash", "pmkv-vtree", "pmemkv-vcmap", "pmemkv-vsmap");
+const TARGETS: &[(&str, &str)] = embedded!("targets": "pmfs", "pmfs-mount", "tmpfs", "ext4-loop", "xfs-loop", "pmfs-4k", "tmpfs-4k", "ext4-dax", "xfs-dax", "memory", "library", "monitor", "pmlib", "libpmemobj", "pmkv-hash", "pmkv-tree", "lmdb", "redb", "rocksdb", "pmemkv-cmap", "pmemkv-radix", "pmemkv-tree3", "pmemkv-stree", "pmkv-vhash", "pmkv-vtree", "pmemkv-vcmap", "pmemkv-vsmap");
 
 /// All of them.
 pub struct Library {

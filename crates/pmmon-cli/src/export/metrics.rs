@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use pmmon::account::Usage;
-use pmmon::ledger::{ENGINE, Life, Process};
+use pmmon::ledger::{Life, Process};
 use pmmon::{Access, Ledger};
 
 /// A series' name and labels, without those of a family's own.
@@ -21,7 +21,7 @@ struct Family {
     help: &'static str,
 }
 
-const FAMILIES: [Family; 6] = [
+const FAMILIES: [Family; 7] = [
     Family {
         name: "pmmon_written_bytes_total",
         kind: "counter",
@@ -52,7 +52,21 @@ const FAMILIES: [Family; 6] = [
         kind: "gauge",
         help: "The backend that measures.",
     },
+    Family {
+        name: "pmmon_media_written_bytes_total",
+        kind: "counter",
+        help: "Bytes that the media write, by a model of the device, never measured.",
+    },
 ];
+
+/// The families of bytes.
+const DIRECTIONS: [(&str, Access); 2] = [
+    (FAMILIES[0].name, Access::Write),
+    (FAMILIES[1].name, Access::Read),
+];
+
+/// The way of bytes that calls move.
+const CALL: &str = "call";
 
 /// The labels of all that have no series of their own.
 const OTHERS: &str = "pid=\"other\",command=\"\"";
@@ -103,15 +117,15 @@ impl Metrics {
         self.forget(ledger, now);
         let mut gauges = BTreeMap::new();
         for (labels, threads) in self.rows(ledger) {
-            for (name, access, usage) in usages(ledger, &threads) {
-                for (name, more, value) in counted(name, (access, way(ledger)), &usage) {
-                    let gone = match labels == OTHERS {
-                        true => self.gone.get(&(name, more.clone())),
-                        false => None,
-                    };
-                    let value = value + gone.copied().unwrap_or(0.0);
-                    self.raise((name, labels.clone(), more), value);
-                }
+            for (name, more, value) in counters(ledger, &threads) {
+                let gone = match labels == OTHERS {
+                    true => self.gone.get(&(name, more.clone())),
+                    false => None,
+                };
+                let value = value + gone.copied().unwrap_or(0.0);
+                self.raise((name, labels.clone(), more), value);
+            }
+            for (_, access, usage) in usages(ledger, &threads) {
                 let half = (usage.bytes.high - usage.bytes.low) / 2.0;
                 let more = format!("access=\"{access}\"");
                 gauges.insert((FAMILIES[3].name, labels.clone(), more), half);
@@ -119,8 +133,10 @@ impl Metrics {
         }
         let nobody = (FAMILIES[4].name, String::new(), String::new());
         self.raise(nobody, ledger.lost as f64);
-        let up = format!("backend=\"{}\"", escaped(&ledger.backend));
-        gauges.insert((FAMILIES[5].name, String::new(), up), 1.0);
+        for backend in &ledger.backends {
+            let up = format!("backend=\"{}\"", escaped(backend));
+            gauges.insert((FAMILIES[5].name, String::new(), up), 1.0);
+        }
         self.page(&gauges)
     }
 
@@ -206,10 +222,8 @@ impl Metrics {
             self.counters.retain(|(_, whose, _), _| whose != labels);
             return;
         }
-        for (name, access, usage) in usages(ledger, threads) {
-            for (name, more, value) in counted(name, (access, way(ledger)), &usage) {
-                *self.gone.entry((name, more)).or_default() += value;
-            }
+        for (name, more, value) in counters(ledger, threads) {
+            *self.gone.entry((name, more)).or_default() += value;
         }
     }
 
@@ -262,21 +276,31 @@ fn whom(process: &Process) -> Whom {
 /// The measured usage of threads in both directions, with the name of the family of its bytes. Not
 /// measured is no series; 0 is measured.
 fn usages(ledger: &Ledger, threads: &[Life]) -> Vec<(&'static str, Access, Usage)> {
-    [
-        (FAMILIES[0].name, Access::Write),
-        (FAMILIES[1].name, Access::Read),
-    ]
-    .into_iter()
-    .filter_map(|(name, access)| Some((name, access, ledger.usage(threads, access)?)))
-    .collect()
+    let of = DIRECTIONS.into_iter();
+    of.filter_map(|(name, access)| Some((name, access, ledger.usage(threads, access)?)))
+        .collect()
 }
 
-/// The way by which the bytes of a ledger came.
-fn way(ledger: &Ledger) -> &'static str {
-    match ledger.backend == ENGINE {
-        true => "call",
+/// All counters of threads: family, further labels, and value.
+fn counters(ledger: &Ledger, threads: &[Life]) -> Vec<(&'static str, Labels, f64)> {
+    let way = match ledger.is_exact() {
+        true => CALL,
         false => "mapped",
+    };
+    let usages = usages(ledger, threads).into_iter();
+    let mut all: Vec<_> = usages
+        .flat_map(|(name, access, usage)| counted(name, (access, way), &usage))
+        .collect();
+    if let Some(calls) = ledger.calls(threads).filter(|_| !ledger.is_exact()) {
+        for (name, access) in DIRECTIONS {
+            all.extend(counted(name, (access, CALL), &calls.usage(access)));
+        }
     }
+    if let Some(media) = ledger.media(threads) {
+        let more = format!("kind=\"model\",by=\"{}\"", media.source.name());
+        all.push((FAMILIES[6].name, more, media.bytes.value));
+    }
+    all
 }
 
 /// The counters of a usage: family, further labels, and value.

@@ -12,7 +12,7 @@ use ratatui_core::style::{Modifier, Style};
 use ratatui_core::text::Span;
 
 use super::keys::Key;
-use crate::rows::{ProcessRow, Round, ThreadRow};
+use crate::rows::{ProcessRow, Round};
 
 /// Columns by which an arrow moves.
 const SHIFT: usize = 8;
@@ -136,9 +136,10 @@ impl View {
                     text,
                 });
             };
-            push(None, process.text());
+            let beside = round.has_calls_beside();
+            push(None, process.text(beside));
             if self.all_threads != self.turned.contains(&key) {
-                let threads = process.threads.iter().map(ThreadRow::text);
+                let threads = process.threads.iter().map(|row| row.text(beside));
                 threads
                     .enumerate()
                     .for_each(|(place, text)| push(Some(place), text));

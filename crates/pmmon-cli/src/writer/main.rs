@@ -13,6 +13,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
@@ -23,7 +24,7 @@ use load::Load;
 use pm_cli::Failure;
 use pmmon_cli::writer::{Cli, Plan};
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGTRAP};
 
 /// First bytes of files that this program does not write to: pools, and persistent heaps.
 const KEPT: [&[u8; 8]; 2] = [b"PMFSPOOL", b"PMHEAP01"];
@@ -45,6 +46,8 @@ struct Done<'a> {
     way: &'static str,
     seconds: f64,
     stopped: bool,
+    /// A debug trap without a cause has come, which would have ended another program (ADR 0083).
+    stray_trap: bool,
     threads: &'a [Counts],
 }
 
@@ -70,6 +73,10 @@ fn run(cli: &Cli, plan: &Plan) -> Result<(), Failure> {
         signal_hook::flag::register(signal, Arc::clone(&stop))
             .map_err(|error| Failure::new(format!("signals: {error}"), "try again"))?;
     }
+    // Some hypervisors deliver debug traps without a cause while breakpoints are set.
+    let stray = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGTRAP, Arc::clone(&stray))
+        .map_err(|error| Failure::new(format!("signals: {error}"), "try again"))?;
     let board = Board::open(cli.counts.as_deref(), plan.threads)?;
     let load = Load::new(cli, plan, file, board, stop)?;
     let go = Barrier::new(plan.threads as usize + 1);
@@ -96,7 +103,12 @@ fn run(cli: &Cli, plan: &Plan) -> Result<(), Failure> {
         ready?;
         counts
     });
-    show(cli, plan, &all?, begin, load.is_stopped())
+    let end = End {
+        begin,
+        stopped: load.is_stopped(),
+        stray_trap: stray.load(Relaxed),
+    };
+    show(cli, plan, &all?, &end)
 }
 
 fn follow(load: &Load, number: u32, tell: &Sender<u32>, go: &Barrier) -> Result<Counts, Failure> {
@@ -154,13 +166,14 @@ fn ready(cli: &Cli, told: &Receiver<u32>, threads: u32) -> Result<(), Failure> {
     Ok(())
 }
 
-fn show(
-    cli: &Cli,
-    plan: &Plan,
-    threads: &[Counts],
+/// The end of a load.
+struct End {
     begin: Instant,
     stopped: bool,
-) -> Result<(), Failure> {
+    stray_trap: bool,
+}
+
+fn show(cli: &Cli, plan: &Plan, threads: &[Counts], end: &End) -> Result<(), Failure> {
     let done = Done {
         event: "done",
         schema: 1,
@@ -172,8 +185,9 @@ fn show(
         } else {
             "mapped"
         },
-        seconds: begin.elapsed().as_secs_f64(),
-        stopped,
+        seconds: end.begin.elapsed().as_secs_f64(),
+        stopped: end.stopped,
+        stray_trap: end.stray_trap,
         threads,
     };
     pm_cli::print(cli.json, &done, |done| {

@@ -31,6 +31,7 @@ fn a_page_is_served() {
     let file = dir.path().join("page");
     let pid = load.child.id().to_string();
     let mut command = pmmon(&["export", "--listen", "127.0.0.1:0", "--pid", &pid]);
+    command.args(["--calls", "--media"]);
     command.args(["--per-thread", "--interval", "0.2", "--as-pm"]);
     command.arg(load.file()).arg("--output").arg(&file);
     let mut export = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -59,7 +60,17 @@ fn a_page_is_served() {
         "{body}"
     );
     assert!(
-        !body.contains("pmmon_read_bytes_total"),
+        body.contains("pmmon_backend_up{backend=\"engine\"} 1\n"),
+        "{body}"
+    );
+    assert!(
+        body.contains("way=\"call\"") && body.contains("way=\"mapped\""),
+        "both ways: {body}"
+    );
+    let mapped_reads =
+        |line: &str| line.starts_with("pmmon_read_bytes_total") && line.contains("way=\"mapped\"");
+    assert!(
+        !body.lines().any(mapped_reads),
         "loads are not measured: {body}"
     );
     assert!(get(address, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));

@@ -4,6 +4,7 @@
 
 mod export;
 mod matrix;
+mod media;
 mod perf;
 mod pin;
 mod screen;

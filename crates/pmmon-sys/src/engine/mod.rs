@@ -329,7 +329,9 @@ impl Engine {
             for (owner, more) in self.sources[at].take().unwrap_or_default() {
                 let (pid, tid) = self.whose(pid, owner);
                 if self.is_wanted(pid) || self.told.contains_key(&pid) {
-                    changed.insert(tid, self.credit((pid, tid), owner.start, more, to));
+                    // Others were started at several times, and are one all the same.
+                    let start = if are_others(tid) { 0 } else { owner.start };
+                    changed.insert(tid, self.credit((pid, tid), start, more, to));
                 }
             }
         }

@@ -115,7 +115,7 @@ impl Account {
                     let thread = self.threads.entry(sample.tid).or_default();
                     thread.add_independent(sample, probability, made_up, tag(sample));
                 }
-                Exposure::Probability(_) | Exposure::Time { .. } => {}
+                Exposure::Probability(_) | Exposure::Time { .. } | Exposure::Beside { .. } => {}
             }
         }
         for &(tid, ran_ns) in &drained.ran {
@@ -311,7 +311,8 @@ impl Totals {
             self.independent.entry(key).or_default().add(&Moments {
                 value,
                 variance: value * value * (1.0 - probability),
-                weight: value,
+                // Where each access is seen, none can have been missed.
+                weight: value * (1.0 - probability),
                 hits: 1,
                 ..Moments::default()
             });

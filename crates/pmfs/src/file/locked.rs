@@ -22,8 +22,8 @@ impl Pool {
         })
     }
 
-    /// Works as [`Pool::on_file`], and the change makes the file's node its own if it has to: it may
-    /// be refused for another reason than a full pool, or go through on one.
+    /// Works as [`Pool::on_file`], and the change makes the file's node its own if it has to: it
+    /// may be refused for another reason than a full pool, or go through on one.
     pub(super) fn on_file_as_is<T>(
         &self,
         ino: Ino,

@@ -116,7 +116,7 @@ pub fn kinds() -> Vec<Kind> {
             |fs, p| fs.write(p.large, 3000, &pattern(10_000, 3))?;
         "cloned: write over the end", true, |fs, p| fs.write(p.blank, 20_000, &pattern(3000, 3))?;
         "cloned: a clone over the end", true,
-            |fs, p| fs.clone_range((p.large, 4096), (p.blank, 8192), 0)?;
+            |fs, p| fs.clone_range((p.sparse, 3 * 4096), (p.blank, 5 * 4096), 4096)?;
         "cloned: append", false, |fs, p| fs.append(p.blank, &pattern(900, 3))?;
         "cloned: append across blocks", false, |fs, p| fs.append(p.large, &pattern(9000, 3))?;
         "cloned: truncate into a block", false, |fs, p| resize(fs, p.large, 5000)?;

@@ -179,6 +179,12 @@ pub enum Error {
         /// The newest this build knows.
         known: u32,
     },
+    /// The pool has features that this build does not know.
+    #[error("the pool has features that this build does not know ({unknown:#x})")]
+    Features {
+        /// Their bits in the superblock.
+        unknown: u64,
+    },
     /// Another process holds the pool.
     #[error("the pool is in use by process {pid}")]
     Held {
@@ -347,9 +353,11 @@ impl Error {
             Error::Deadlock => Errno::DEADLK,
             Error::NoLocks => Errno::NOLCK,
             Error::Corrupt(_) | Error::Medium { .. } | Error::ShutDown | Error::Forked => Errno::IO,
-            Error::NotAPool(_) | Error::TooNew { .. } | Error::Geometry(_) | Error::BadImage(_) => {
-                Errno::INVAL
-            }
+            Error::NotAPool(_)
+            | Error::TooNew { .. }
+            | Error::Features { .. }
+            | Error::Geometry(_)
+            | Error::BadImage(_) => Errno::INVAL,
             Error::NotEmptyFile => Errno::EXIST,
             Error::Held { .. } | Error::Frozen | Error::Elsewhere | Error::UnlikeBuild { .. } => {
                 Errno::BUSY

@@ -47,7 +47,9 @@ impl Failure {
                 format!("{pool}: {error}"),
                 format!("check the path, or make a pool with `pmfs mkfs --size 1G {pool}`"),
             ),
-            Error::TooNew { .. } => Failure::new(format!("{pool}: {error}"), "use a newer pmfs"),
+            Error::TooNew { .. } | Error::Features { .. } => {
+                Failure::new(format!("{pool}: {error}"), "use a newer pmfs")
+            }
             Error::Held { pid } => Failure::held(path, *pid),
             Error::Geometry(_) => Failure::new(
                 format!("{pool}: {error}"),

@@ -123,8 +123,8 @@ fn a_newer_version_is_refused_by_number() {
 #[test]
 fn features_that_are_not_known_are_refused() {
     let bench = Bench::pool();
-    edit_superblocks(&bench, |bytes| bytes[48] |= 2);
-    refused(&bench, "newer");
+    edit_superblocks(&bench, |bytes| bytes[48] |= 0x80);
+    refused(&bench, "features that this build does not know (0x80)");
 }
 
 #[test]

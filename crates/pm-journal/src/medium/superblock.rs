@@ -57,7 +57,7 @@ pub struct Health {
 /// Reads the superblock, or its copy where the first is damaged.
 ///
 /// # Errors
-/// [`Error::NotAPool`], [`Error::TooNew`], [`Error::Corrupt`].
+/// [`Error::NotAPool`], [`Error::TooNew`], [`Error::Features`], [`Error::Corrupt`].
 pub fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
     if mem.len() < 16 * BLOCK_BYTES {
         return Err(Error::not_a_pool(format!(
@@ -110,11 +110,15 @@ pub fn load(mem: &Pmem) -> Result<(SuperblockRaw, Health)> {
             ));
         }
     };
-    if raw.version > VERSION || (raw.features_incompat | raw.features_ro) & !KNOWN_FEATURES != 0 {
+    if raw.version > VERSION {
         return Err(Error::TooNew {
             found: raw.version,
             known: VERSION,
         });
+    }
+    let unknown = (raw.features_incompat | raw.features_ro) & !KNOWN_FEATURES;
+    if unknown != 0 {
+        return Err(Error::Features { unknown });
     }
     Ok((raw, health))
 }

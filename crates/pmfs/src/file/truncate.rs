@@ -55,9 +55,6 @@ impl Work<'_> {
 
     /// Frees the blocks that lie wholly past `size`.
     fn free_past(&mut self, size: u64) -> Result<()> {
-        if size > 0 {
-            self.own_node(Class::Privileged)?;
-        }
         let tree = self.tree();
         let from = size.div_ceil(BLOCK_BYTES);
         let to = coverage(tree.root.height());
@@ -68,6 +65,9 @@ impl Work<'_> {
             && tree.find(self.pool, from)?.entry.is_hole()
         {
             return Ok(());
+        }
+        if size > 0 {
+            self.own_node(Class::Privileged)?;
         }
         self.swing(Class::Privileged, (from, to), &mut Holes)?;
         self.lane_done();

@@ -33,7 +33,7 @@ impl Pool {
             true => Class::Privileged,
             false => Class::Ordinary,
         };
-        self.on_file_as_is(ino, |work| {
+        self.on_file(ino, |work| {
             let end = at.checked_add(len).filter(|&end| end <= SIZE_MAX);
             let end = end.ok_or(Error::FileTooBig)?;
             work.own_node(class)?;

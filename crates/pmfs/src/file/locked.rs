@@ -7,24 +7,12 @@ use crate::purpose::Claim;
 use crate::types::Ino;
 use pm_journal::error::Result;
 use pm_journal::locks::{LockSet, line_of};
-use pm_space::Class;
 
 impl Pool {
-    /// Runs one change of a regular file's content: under its lock, with a lane of its own.
+    /// Runs one change of a regular file's content: under its lock, with a lane of its own. A change
+    /// below the root word begins with [`Work::own_node`], once the call's arguments are known to be
+    /// right.
     pub fn on_file<T>(
-        &self,
-        ino: Ino,
-        change: impl FnOnce(&mut Work<'_>) -> Result<T>,
-    ) -> Result<T> {
-        self.on_file_as_is(ino, |work| {
-            work.own_node(Class::Ordinary)?;
-            change(work)
-        })
-    }
-
-    /// Works as [`Pool::on_file`], and the change makes the file's node its own if it has to: it
-    /// may be refused for another reason than a full pool, or go through on one.
-    pub(super) fn on_file_as_is<T>(
         &self,
         ino: Ino,
         change: impl FnOnce(&mut Work<'_>) -> Result<T>,
@@ -44,7 +32,7 @@ impl Pool {
         self.on_locked(&locks, ino, false, None, change)
     }
 
-    /// Works as [`Pool::on_file_as_is`] on `to`, beside a file `from` that `change` may read as it
+    /// Works as [`Pool::on_file`] on `to`, beside a file `from` that `change` may read as it
     /// stands on the medium; the flag tells that a program has a page of either mapped.
     pub(super) fn on_two_files<T>(
         &self,

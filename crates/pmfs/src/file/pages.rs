@@ -42,6 +42,7 @@ impl Pool {
             if self.others_pin(work.locks.first(), ino) {
                 return Err(Error::Mapped);
             }
+            work.own_node(Class::Ordinary)?;
             let end = work.inode.size().div_ceil(BLOCK_BYTES);
             let pages: Vec<Page<'_>> = pages
                 .iter()

@@ -55,7 +55,7 @@ impl Pool {
             len: block_of(len),
             insert,
         };
-        self.on_file_as_is(ino, |work| {
+        self.on_file(ino, |work| {
             if work.pinned {
                 return Err(Error::Mapped);
             }

@@ -19,7 +19,7 @@ impl Pool {
         if size > SIZE_MAX {
             return Err(Error::FileTooBig);
         }
-        self.on_file_as_is(ino, |work| {
+        self.on_file(ino, |work| {
             let old = work.inode.size();
             if work.pinned && size < old {
                 work.own_node(Class::Privileged)?;

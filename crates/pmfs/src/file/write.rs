@@ -128,7 +128,7 @@ impl Pool {
         if let At::Offset(at) = at {
             self.expect(ino, at, data.len());
         }
-        self.on_file_as_is(ino, |work| {
+        self.on_file(ino, |work| {
             let size = work.inode.size();
             let (at, data) = match at {
                 At::Offset(at) => (at, data),

@@ -412,13 +412,6 @@ mod tests {
         bytes
     }
 
-    fn is_sound(scratch: &Scratch) {
-        let options = pmfs_admin::pmfs::OpenOptions::default();
-        let fs = pmfs_admin::pmfs::Fs::open(&scratch.path, &options).unwrap();
-        let report = pmfs_admin::Admin::check(&fs).unwrap();
-        assert!(report.is_clean(), "{:?}", report.findings);
-    }
-
     fn pattern(bytes: u64, seed: u64) -> Vec<u8> {
         (0..bytes).map(|at| (at * 31 / 7 + seed) as u8).collect()
     }
@@ -493,7 +486,7 @@ mod tests {
                     }
                 }
                 fs.close().unwrap();
-                is_sound(&scratch);
+                assert!(scratch.is_sound());
                 let fs = scratch.open();
                 assert!(fs.pool().counters().is_empty(), "counts of nothing stay");
             }
@@ -525,7 +518,7 @@ mod tests {
         fs.clone_range((others[0], 0), (others[1], 0), 0).unwrap();
         assert_eq!(shares(&fs), 300);
         fs.close().unwrap();
-        is_sound(&scratch);
+        assert!(scratch.is_sound());
         let fs = scratch.open();
         assert_eq!(shares(&fs), 300);
         crate::recovery::attach::rebuild_held(fs.pool()).unwrap();
@@ -535,7 +528,7 @@ mod tests {
         fs.write(others[0], 0, &[1; 4096]).unwrap();
         assert_eq!(shares(&fs), 199);
         fs.close().unwrap();
-        is_sound(&scratch);
+        assert!(scratch.is_sound());
     }
 
     fn shares(fs: &Fs) -> u64 {
@@ -566,7 +559,7 @@ mod tests {
             assert!(content(&fs, to) == expected, "{name}");
         }
         fs.close().unwrap();
-        is_sound(&scratch);
+        assert!(scratch.is_sound());
     }
 
     /// Goal: files that hold the same bytes come to share them, others don't, and neither changes.
@@ -596,7 +589,7 @@ mod tests {
         let refused = fs.dedupe_range((one, 0), (other, BLOCK), len);
         assert!(matches!(refused, Err(crate::Error::Invalid(_))));
         fs.close().unwrap();
-        is_sound(&scratch);
+        assert!(scratch.is_sound());
     }
 
     /// Goal: ranges that can't be cloned are refused, and those inside of one file are right.
@@ -636,7 +629,7 @@ mod tests {
         theirs.extend_from_slice(&expected);
         assert!(content(&fs, other) == theirs);
         fs.close().unwrap();
-        is_sound(&scratch);
+        assert!(scratch.is_sound());
     }
 
     /// Goal: a large leaf is shared as one, whatever the target had in its place.
@@ -663,6 +656,92 @@ mod tests {
             }
         }
         fs.close().unwrap();
-        is_sound(&scratch);
+        assert!(scratch.is_sound());
+    }
+
+    fn root(fs: &Fs, ino: Ino) -> u64 {
+        crate::inode::Inode::live(fs.pool(), ino).unwrap().root
+    }
+
+    fn free(fs: &Fs) -> u64 {
+        fs.statfs().unwrap().blocks_free
+    }
+
+    fn whole(seed: u64) -> Vec<u8> {
+        pattern(40 * BLOCK + 100, seed)
+    }
+
+    /// Goal: clones of a small file take no block, read the same, and all comes back in any order.
+    #[test]
+    fn a_clone_takes_no_block() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let one = file(&fs, "one", &whole(1));
+        let names: Vec<String> = (0..20).map(|at| format!("clone {at}")).collect();
+        let clones: Vec<Ino> = names.iter().map(|name| file(&fs, name, &[])).collect();
+        let empty = free(&fs);
+        fs.clone_range((one, 0), (clones[0], 0), 0).unwrap();
+        let counted = free(&fs);
+        for two in clones.windows(2) {
+            fs.clone_range((two[0], 0), (two[1], 0), 0).unwrap();
+        }
+        assert_eq!(free(&fs), counted, "but for the counts");
+        assert!(empty - counted <= 3);
+        for &ino in &clones {
+            assert!(content(&fs, ino) == whole(1));
+            assert_eq!(root(&fs, ino), root(&fs, one));
+            let blocks = [one, ino].map(|ino| fs.getattr(ino).unwrap().sectors);
+            assert_eq!(blocks[0], blocks[1]);
+        }
+        for at in [7, 0, 19, 3] {
+            fs.unlink(ROOT_INO, names[at].as_bytes()).unwrap();
+        }
+        fs.unlink(ROOT_INO, b"one").unwrap();
+        assert!(content(&fs, clones[1]) == whole(1));
+        assert_eq!(free(&fs), counted);
+        fs.close().unwrap();
+        assert!(scratch.is_sound());
+        let fs = scratch.open();
+        crate::recovery::attach::rebuild_held(fs.pool()).unwrap();
+        for (at, &ino) in clones.iter().enumerate() {
+            if ![7, 0, 19, 3].contains(&at) {
+                assert!(content(&fs, ino) == whole(1));
+                fs.unlink(ROOT_INO, names[at].as_bytes()).unwrap();
+            }
+        }
+        fs.close().unwrap();
+        assert!(scratch.is_sound());
+        let fs = scratch.open();
+        assert!(free(&fs) >= empty + 41, "{} {empty}", free(&fs));
+    }
+
+    /// Goal: the first change makes a node its own, the last that is left keeps the old one.
+    #[test]
+    fn a_change_makes_the_node_its_own() {
+        let scratch = Scratch::new(16 << 20);
+        let fs = scratch.open();
+        let one = file(&fs, "one", &whole(1));
+        let [other, third] = ["other", "third"].map(|name| file(&fs, name, &[]));
+        fs.clone_range((one, 0), (other, 0), 0).unwrap();
+        fs.clone_range((one, 0), (third, 0), 0).unwrap();
+        let shared = root(&fs, one);
+        assert!(super::Entry(shared).is_shared_node());
+        let mut changed = whole(1);
+        changed[5000..5003].fill(77);
+        let before = fs.getattr(other).unwrap().sectors;
+        fs.write(other, 5000, &[77; 3]).unwrap();
+        assert_eq!(fs.getattr(other).unwrap().sectors, before);
+        assert_ne!(root(&fs, other) & !0xfff, shared & !0xfff);
+        fs.unlink(ROOT_INO, b"third").unwrap();
+        // The old node is the file's alone again, and its blocks are those of both.
+        fs.write(one, 9000, &[55; 3]).unwrap();
+        assert_eq!(root(&fs, one) & !0xfff, shared & !0xfff);
+        assert!(!super::Entry(root(&fs, one)).is_shared_node());
+        assert!(content(&fs, other) == changed);
+        let mut mine = whole(1);
+        mine[9000..9003].fill(55);
+        assert!(content(&fs, one) == mine);
+        fs.close().unwrap();
+        assert!(scratch.is_sound());
     }
 }

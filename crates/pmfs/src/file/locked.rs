@@ -9,9 +9,9 @@ use pm_journal::error::Result;
 use pm_journal::locks::{LockSet, line_of};
 
 impl Pool {
-    /// Runs one change of a regular file's content: under its lock, with a lane of its own. A change
-    /// below the root word begins with [`Work::own_node`], once the call's arguments are known to be
-    /// right.
+    /// Runs one change of a regular file's content: under its lock, with a lane of its own. A
+    /// change below the root word begins with [`Work::own_node`], once the call's arguments are
+    /// known to be right.
     pub fn on_file<T>(
         &self,
         ino: Ino,

@@ -2,7 +2,7 @@
 //! area and lock words included, while a third instance is in the middle of a call; another
 //! instance, attached to the same live memory at another address, cleans up after the dead one.
 //! Then the third call goes on, the tree is compared, power fails, and what the survivor saw must
-//! still be there.
+//! still be there. The same holds after the survivor has made the dead one's call again.
 
 use crate::explore::Counts;
 use crate::files::tree::{self, Exceptions, Tree};
@@ -150,8 +150,14 @@ impl<'a> Arena<'a> {
         });
         let mut options = self.program.options(1_000_000);
         options.observer = Some(killer.clone());
+        let release = self.third.release();
+        let program = self.program;
+        let prepared = program.leave_dead(&self.path, &self.other.fs, release)?;
         let mut victim = Attached::to(Fs::open(&self.path, &options).map_err(words)?);
-        self.program.prepare(&mut victim)?;
+        match prepared {
+            Some(_) => victim.prepared = prepared,
+            None => self.program.prepare(&mut victim)?,
+        }
         for step in 0..steps {
             self.program.step(&mut victim, step)?;
         }
@@ -166,8 +172,9 @@ impl<'a> Arena<'a> {
     }
 
     /// Kills at one store of a step; `None` if the step came to its end before.
-    fn kill(&self, step: usize, stores: u64) -> Result<Option<Pending>, String> {
+    fn kill(&mut self, step: usize, stores: u64) -> Result<Option<Pending>, String> {
         let (mut victim, killer) = self.instance(step, stores)?;
+        self.other.prepared = victim.prepared;
         let mut pending = Pending::new(self.other.fs.mapping().snapshot_image());
         self.survivor.recorder.start();
         killer.recorder.start();
@@ -189,10 +196,7 @@ impl<'a> Arena<'a> {
         let recovered = self.other.fs.recover_dead();
         self.third.end()?;
         recovered.map_err(words)?;
-        let trace = self.survivor.recorder.stop();
-        for event in &trace.events {
-            pending.apply(&trace, event);
-        }
+        pending.apply_all(&self.survivor.recorder.stop());
         Ok(is_dead.then_some(pending))
     }
 
@@ -218,27 +222,48 @@ impl<'a> Arena<'a> {
     }
 
     /// Judges what is left after a kill.
-    fn judge(&mut self, step: usize, pending: &Pending) -> Result<bool, String> {
+    fn judge(&mut self, step: usize, pending: &mut Pending) -> Result<bool, String> {
         let program = self.program;
         program.check(&mut self.other)?;
         let seen = program.inspect(&mut self.other)?;
-        let moment = Moment {
-            history: &self.history,
-            step,
-            returned: false,
-        };
-        program.accepts(&seen, &moment)?;
-        self.survives_power(&seen, pending, &moment)
+        program.accepts(&seen, &self.moment(step))?;
+        self.survives_power([&seen, &seen], pending, &self.moment(step))
             .map_err(|text| format!("then power loss: {text}"))?;
+        // The survivor would hold another file without a name to its end.
+        if !program.step_name(step).starts_with("tmpfile") {
+            let again = self.does_it_again(step, pending)?;
+            self.survives_power([&seen, &again], pending, &self.moment(step))
+                .map_err(|text| format!("again by the survivor, then power loss: {text}"))?;
+        }
         usage::use_up(&self.other.fs).map_err(|text| format!("using it: {text}"))?;
         Ok(seen == self.history[step])
     }
 
-    /// Power fails just after the recovery, and every line that is not durable is lost: what the
-    /// survivor saw must still be there, but for the times of an overwrite.
+    fn moment(&self, step: usize) -> Moment<'_, Tree> {
+        Moment {
+            history: &self.history,
+            step,
+            returned: false,
+        }
+    }
+
+    /// The survivor makes the dead one's call: it must not trust a store that the dead one made and
+    /// did not flush. Returns the tree that it then sees.
+    fn does_it_again(&mut self, step: usize, pending: &mut Pending) -> Result<Tree, String> {
+        self.survivor.recorder.start();
+        // A call that was done before its caller's death may fail now.
+        let _ = self.program.step(&mut self.other, step);
+        self.other.let_go().map_err(words)?;
+        pending.apply_all(&self.survivor.recorder.stop());
+        self.program.inspect(&mut self.other)
+    }
+
+    /// Power fails after the survivor's work, and every line that is not durable is lost: what it
+    /// saw must still be there, but for the times of an overwrite. `before` is the tree that the
+    /// survivor found.
     fn survives_power(
         &self,
-        live: &Tree,
+        [before, live]: [&Tree; 2],
         pending: &Pending,
         moment: &Moment<'_, Tree>,
     ) -> Result<(), String> {
@@ -249,10 +274,16 @@ impl<'a> Arena<'a> {
         usage::sound(&fs)?;
         let seen = tree::read(&fs).map_err(words)?;
         let mut exceptions: Exceptions = self.program.exceptions(moment);
-        for node in live.values() {
+        for (path, node) in live {
+            let old = before.get(path).filter(|old| old.times != node.times);
+            if old.is_some() {
+                exceptions.times.entry(node.ino).or_default();
+            }
             if let Some((mtimes, ctimes)) = exceptions.times.get_mut(&node.ino) {
-                mtimes.insert(node.times.0);
-                ctimes.insert(node.times.1);
+                for node in old.into_iter().chain([node]) {
+                    mtimes.insert(node.times.0);
+                    ctimes.insert(node.times.1);
+                }
             }
         }
         match tree::difference(&seen, live, &exceptions) {
@@ -361,10 +392,10 @@ fn kill_chosen(
     for step in from..program.steps() {
         for stores in (1..).filter(|&stores| is_chosen(stores)) {
             let round = quietly(|| {
-                let Some(pending) = arena.kill(step, stores)? else {
+                let Some(mut pending) = arena.kill(step, stores)? else {
                     return Ok(None);
                 };
-                arena.judge(step, &pending).map(Some)
+                arena.judge(step, &mut pending).map(Some)
             });
             match round.and_then(|round: Result<_, String>| round) {
                 Ok(None) => break,

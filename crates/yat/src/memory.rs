@@ -151,6 +151,13 @@ impl Pending {
         hasher.finish()
     }
 
+    /// Follows a whole trace.
+    pub fn apply_all(&mut self, trace: &Trace) {
+        for event in &trace.events {
+            self.apply(trace, event);
+        }
+    }
+
     /// Follows one event.
     pub fn apply(&mut self, trace: &Trace, event: &Event) {
         match *event {
@@ -386,9 +393,7 @@ mod tests {
         store(&mut trace, 80, 4, StoreKind::NonTemporal, 0);
         trace.events.push(Event::Fence { cpu: 0, at });
         let mut pending = Pending::new(vec![0; 128]);
-        for event in &trace.events {
-            pending.apply(&trace, event);
-        }
+        pending.apply_all(&trace);
         let seen = [64, 72, 80].map(|off| word(&pending, off));
         assert_eq!(seen, [3, 0, 4], "after the fence");
         let mut later = Trace::default();

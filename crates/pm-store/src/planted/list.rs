@@ -215,6 +215,9 @@ bugs! {
     Kill "bug-dead-stores-unflushed", "recovery: the stores of a dead thread",
         "others build on stores that no one has written back",
         Sites(&[flush("", "flush_behind", "restore.flush(")]);
+    Kill "bug-dead-nodes-unflushed", "recovery: words without an intent of a dead thread",
+        "others trust a mark of a leaf that no one has written back",
+        Sites(&[flush("recovery/behind.rs", "flush_nodes", "self.restore.flush(")]);
     Kill "bug-restored-unflushed", "restore: flush",
         "a transaction counts as undone, and what was put back is lost",
         Sites(&[

@@ -16,6 +16,7 @@ mod patching;
 mod program;
 mod started;
 mod stray;
+mod stuck;
 
 use std::path::Path;
 

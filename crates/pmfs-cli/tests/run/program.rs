@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::bench::Bench;
 use crate::bench::installed::{copy_program, install};
+use crate::stuck::threads_of;
 
 /// A program that takes longer hangs. It is ended, with all that it has started.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -232,12 +233,14 @@ impl Run {
         let longer = std::env::var(LONGER).ok();
         let longer = longer.and_then(|seconds| seconds.parse().ok());
         let patience = longer.map_or(PATIENCE, Duration::from_secs);
+        let mut stuck = String::new();
         let status: Option<ExitStatus> = loop {
             if let Some(status) = child.try_wait().expect("a child") {
                 break Some(status);
             }
             if since.elapsed() > patience {
                 let group = Pid::from_child(&child);
+                stuck = threads_of(child.id());
                 let _ = kill_process_group(group, Signal::KILL);
                 let _ = child.wait();
                 break None;
@@ -246,7 +249,7 @@ impl Run {
         };
         let mut text = String::from_utf8_lossy(&fs::read(&out).expect("its output")).into_owned();
         if status.is_none() {
-            text += &format!("(ended after {patience:?})");
+            text += &format!("(ended after {patience:?})\n{stuck}");
         }
         Said {
             text,

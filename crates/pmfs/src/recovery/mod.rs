@@ -6,6 +6,7 @@
 //! anew.
 
 pub mod attach;
+mod behind;
 pub(crate) mod inherit;
 pub mod rebuild;
 pub(crate) mod rest;
@@ -13,16 +14,15 @@ pub(crate) mod rest;
 use crate::inode::Inode;
 use crate::inode::usage;
 use crate::pool::Pool;
-use crate::purpose::{Claim, Lane, Purpose};
-use crate::resolve::{self, tree_of};
+use crate::purpose::{Claim, Lane};
+use crate::resolve;
 use crate::tables::open_table::{Reference, Thing};
 use pm_journal::error::{Error, Result};
-use pm_journal::locks::LockSet;
+use pm_journal::locks::{LockSet, line_of};
 use pm_journal::medium::header;
 use pm_journal::medium::store::{Share, Store};
 use pm_journal::undo::undo_lane;
 use pm_space::Bitmap;
-use pm_store::Restore;
 use pmfs_format::LockRaw;
 use pmshare::Member;
 use pmshare::cleaning::{Dead, Rescue, Undone};
@@ -81,7 +81,8 @@ fn clean(pool: &Pool, dead: &[Dead]) -> Result<Undone> {
         undone.calls += 1;
         lane.strike_impossible();
         undone.intents += lane.intent_count();
-        flush_behind(pool, &lane);
+        let is_locked = is_dead(pool.pm.load(line_of(pool, lane.working())));
+        behind::flush_behind(pool, &lane, is_locked);
         let touched = inodes_in_question(pool, &lane);
         resolve::resolve(pool, &lane);
         lane.clear_intents();
@@ -109,45 +110,6 @@ fn inodes_in_question(pool: &Pool, lane: &Lane<'_>) -> Vec<u64> {
     inos.dedup();
     inos.retain(|&ino| Inode::load(pool, ino).is_ok_and(|inode| inode.links > 0));
     inos
-}
-
-/// Flushes what the dead thread stored and others will build on: its log, the inode it worked on,
-/// and the slots of its intents. A closing entry that is seen here and lost with the power would
-/// have a finished transaction undone, over what others have done since its locks were released.
-fn flush_behind(pool: &Pool, lane: &Lane<'_>) {
-    let restore = Restore::new(&pool.pm);
-    let (log, entries) = lane.log();
-    restore.flush(log, entries * 64);
-    if let Ok(off) = pool.inode_off(lane.working()) {
-        restore.flush(off, 128);
-    }
-    for record in 0..lane.intent_count() {
-        match lane.intent(record) {
-            Some((word, Purpose::Tree { ino, index, .. } | Purpose::Shared { ino, index, .. })) => {
-                let Ok(tree) = tree_of(pool, ino) else {
-                    continue;
-                };
-                if tree.root.is_shared_node() {
-                    restore.flush(tree.slot, 8);
-                }
-                // A run of blocks has a slot each.
-                for index in index..index + Lane::run_of(word).count {
-                    if let Ok(found) = tree.find(pool, index)
-                        && found.slot != 0
-                    {
-                        restore.flush(found.slot, 8);
-                    }
-                }
-            }
-            Some((_, Purpose::Subtree { slot, .. } | Purpose::Word { off: slot }))
-                if slot + 8 <= pool.pm.len() =>
-            {
-                restore.flush(slot, 8);
-            }
-            _ => {}
-        }
-    }
-    restore.barrier();
 }
 
 /// Releases every lock word that a dead slot owns; readers that waited see an even sequence again.

@@ -93,6 +93,9 @@ impl Cli {
             }
             return Ok(());
         }
+        if self.jit && (plan.access > 16 || plan.kind == Kind::Flushed) {
+            return Err("--jit: only 1 to 16 bytes without --flush; take less".to_owned());
+        }
         let ops: &[Op] = match self.op {
             Work::Write => &[Op::Write(plan.kind)],
             Work::Read => &[Op::Read],
@@ -105,9 +108,6 @@ impl Cli {
                     plan.access
                 ));
             }
-        }
-        if self.jit && (plan.access > 16 || plan.kind == Kind::Flushed) {
-            return Err("--jit: only 1 to 16 bytes without --flush; take less".to_owned());
         }
         Ok(())
     }

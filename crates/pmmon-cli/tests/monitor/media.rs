@@ -43,16 +43,21 @@ fn orders_are_told_apart() {
         let total = ["--total", "3072T", "--size", "3M", "--store", "nt"];
         amplification(&[&["--access", access, "--order", order], &total[..]].concat())
     };
-    let (value, low, high) = load("seq", "256");
+    let stores_lines = is_x86_feature_detected!("avx512f");
+    let (value, low, high) = load("seq", if stores_lines { "256" } else { "16" });
     assert!(
         (0.95..=1.25).contains(&value),
         "in order: {value} ({low} to {high})"
     );
-    let (value, low, high) = load("random", "64");
-    assert!(
-        (3.5..=4.1).contains(&value),
-        "anywhere: {value} ({low} to {high})"
-    );
+    // Words anywhere have too few neighbours among those that are watched to tell; the traces below
+    // have this order for every CPU.
+    if stores_lines {
+        let (value, low, high) = load("random", "64");
+        assert!(
+            (3.5..=4.1).contains(&value),
+            "anywhere: {value} ({low} to {high})"
+        );
+    }
 }
 
 /// A trace of stores as text, and its table.

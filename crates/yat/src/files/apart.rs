@@ -30,7 +30,7 @@ macro_rules! kinds {
     ($( $name:literal, |$fs:ident, $p:pat_param| $body:expr; )+) => {
         vec![ $( Kind {
             name: $name, pool_bytes: POOL_BYTES, first: pin,
-            call: |$fs, $p| { $body; Ok(()) }, overwrites: true, in_place: false,
+            call: |$fs, $p| { $body; Ok(()) }, overwrites: true, in_place: false, doomed: None,
             large: pmfs::LargePages::Grow,
         } ),+ ]
     };

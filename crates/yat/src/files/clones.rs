@@ -82,7 +82,7 @@ macro_rules! kinds {
     ($first:expr, $bytes:expr; $( $name:literal, $overwrites:literal, |$fs:ident, $p:pat_param| $body:expr; )+) => {
         vec![ $( Kind {
             name: $name, pool_bytes: $bytes, first: $first,
-            call: |$fs, $p| { $body; Ok(()) }, overwrites: $overwrites, in_place: false,
+            call: |$fs, $p| { $body; Ok(()) }, overwrites: $overwrites, in_place: false, doomed: None,
             large: pmfs::LargePages::Grow,
         } ),+ ]
     };

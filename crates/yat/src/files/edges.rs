@@ -28,7 +28,7 @@ macro_rules! kinds {
     ($( $name:literal, $overwrites:literal, $first:ident, |$fs:ident, $p:pat_param| $body:expr; )+) => {
         vec![ $( Kind {
             name: $name, pool_bytes: POOL_BYTES, first: $first,
-            call: |$fs, $p| { $body; Ok(()) }, overwrites: $overwrites, in_place: false,
+            call: |$fs, $p| { $body; Ok(()) }, overwrites: $overwrites, in_place: false, doomed: None,
             large: LargePages::Grow,
         } ),+ ]
     };

@@ -78,6 +78,9 @@ pub struct Kind {
     pub overwrites: bool,
     /// The write may tear, in any mode.
     pub in_place: bool,
+    /// A call that another process made before, and died at its first step behind a fence: in the
+    /// kill model.
+    pub doomed: Option<fn(&Fs, &Prepared) -> Result<()>>,
     /// The rule by which files take large pages.
     pub large: LargePages,
 }
@@ -117,7 +120,7 @@ pub fn prepare(fs: &Fs) -> Result<Prepared> {
     })
 }
 
-fn size(size: u64) -> SetAttr {
+pub(super) fn size(size: u64) -> SetAttr {
     SetAttr {
         size: Some(size),
         ..SetAttr::default()
@@ -128,7 +131,7 @@ macro_rules! kinds {
     ($( $name:literal, $overwrites:literal, |$fs:ident, $p:pat_param| $body:expr; )+) => {
         vec![ $( Kind {
             name: $name, pool_bytes: POOL_BYTES, first: |_, _| Ok(()),
-            call: |$fs, $p| { $body; Ok(()) }, overwrites: $overwrites, in_place: false,
+            call: |$fs, $p| { $body; Ok(()) }, overwrites: $overwrites, in_place: false, doomed: None,
             large: LargePages::Grow,
         } ),+ ]
     };
@@ -151,6 +154,7 @@ pub fn kinds() -> Vec<Kind> {
     all.extend(super::apart::kinds());
     all.extend(super::edges::kinds());
     all.extend(super::clones::kinds());
+    all.extend(super::left::kinds());
     all.push(table_growth());
     all
 }

@@ -9,6 +9,7 @@ pub mod crafted;
 pub mod damage;
 mod edges;
 pub mod kinds;
+mod left;
 mod nowhere;
 pub mod pending;
 mod pinned;
@@ -58,7 +59,7 @@ pub struct FileSystem {
 /// An attached pool.
 pub struct Attached {
     pub(crate) fs: Fs,
-    prepared: Option<Prepared>,
+    pub(crate) prepared: Option<Prepared>,
     held: Held,
 }
 
@@ -70,6 +71,13 @@ impl Attached {
             prepared: None,
             held: Held::new(),
         }
+    }
+
+    /// Lets go of what its calls have opened.
+    pub(crate) fn let_go(&mut self) -> pmfs::Result<()> {
+        let held = std::mem::take(&mut self.held);
+        let mut inos = held.into_iter().flatten();
+        inos.try_for_each(|ino| self.fs.release(ino))
     }
 }
 

@@ -54,7 +54,7 @@ macro_rules! kinds {
     ($bytes:expr, $first:expr, $( $name:literal, $file:ident, $offset:literal, $part:expr; )+) => {
         [ $( Kind {
             name: $name, pool_bytes: $bytes, first: $first,
-            call: |fs, p| fails(fs, p.$file, $offset, $part), overwrites: true, in_place: false,
+            call: |fs, p| fails(fs, p.$file, $offset, $part), overwrites: true, in_place: false, doomed: None,
             large: pmfs::LargePages::Grow,
         } ),+ ]
     };

@@ -34,7 +34,7 @@ macro_rules! kinds {
     ($( $name:literal, $overwrites:literal, |$fs:ident, $p:pat_param| $body:expr; )+) => {
         vec![ $( Kind {
             name: $name, pool_bytes: POOL_BYTES, first: pin,
-            call: |$fs, $p| { $body; Ok(()) }, overwrites: $overwrites, in_place: true,
+            call: |$fs, $p| { $body; Ok(()) }, overwrites: $overwrites, in_place: true, doomed: None,
             large: pmfs::LargePages::Grow,
         } ),+ ]
     };

@@ -195,10 +195,7 @@ impl World {
         if let (Crash::Power(_), true) = (crash, is_over) {
             let trace = schedule.stop();
             let mut pending = Pending::new(before);
-            trace
-                .events
-                .iter()
-                .for_each(|event| pending.apply(&trace, event));
+            pending.apply_all(&trace);
             self.lose(&mut pending)?;
         }
         self.clock = schedule.time();

@@ -400,10 +400,7 @@ impl<'a, P: OnHeap> Arena<'a, P> {
         P::check_all(&self.other)?;
         let seen = P::look(&self.other).map_err(text)?;
         // A look for a log's end makes it durable before it is seen.
-        let trace = self.survivor.recorder.stop();
-        for event in &trace.events {
-            pending.apply(&trace, event);
-        }
+        pending.apply_all(&self.survivor.recorder.stop());
         let allowed = match what {
             What::Step(step) => &history[step..step + 2],
             What::Attach => &history[..1],

@@ -11,9 +11,9 @@ use pm_store::Restore;
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT};
 
 /// Flushes what the dead thread stored and others will build on: its log, the inode it worked on
-/// with its nodes, and the slots of its intents. A closing entry that is seen here and lost with the
-/// power would have a finished transaction undone, over what others have done since its locks were
-/// released. `is_locked`: the dead thread has the lock of the inode that it worked on.
+/// with its nodes, and the slots of its intents. A closing entry that is seen here and lost with
+/// the power would have a finished transaction undone, over what others have done since its locks
+/// were released. `is_locked`: the dead thread has the lock of the inode that it worked on.
 pub fn flush_behind(pool: &Pool, lane: &Lane<'_>, is_locked: bool) {
     let restore = Restore::new(&pool.pm);
     let (log, entries) = lane.log();

@@ -1,7 +1,12 @@
 //! Goal: a wrong count of shares is found, and a repair counts anew. Method: one more, and one
 //! less, for a block that files share, and one for a block that has a single leaf.
+//!
+//! Goal: a lost mark of a leaf or of a root word costs no file its content. Method: each mark of
+//! three files is taken away, alone, and the pool is repaired.
 
-use pmfs::{Fs, NewNode, OpenOptions, ROOT_INO};
+use pmfs::parts::inode::Inode;
+use pmfs::parts::tree::visit::{Piece, Visitor};
+use pmfs::{Fs, Ino, NewNode, OpenOptions, ROOT_INO};
 use pmfs_admin::{Admin, MkfsOptions};
 
 const NODE: NewNode = NewNode {
@@ -13,8 +18,7 @@ const NODE: NewNode = NewNode {
 /// The number of the finding.
 const SHARES: u32 = 15;
 
-#[test]
-fn wrong_counts_are_found_and_mended() {
+fn pool() -> (tempfile::TempDir, Fs) {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let path = dir.path().join("pool");
     let size = Some(16 << 20);
@@ -24,6 +28,12 @@ fn wrong_counts_are_found_and_mended() {
     };
     pmfs_admin::mkfs(&path, &options).unwrap();
     let fs = Fs::open(&path, &OpenOptions::default()).unwrap();
+    (dir, fs)
+}
+
+#[test]
+fn wrong_counts_are_found_and_mended() {
+    let (_dir, fs) = pool();
     let [one, other] =
         [&b"one"[..], b"other"].map(|name| fs.create(ROOT_INO, name, &NODE).unwrap().ino);
     fs.write(one, 0, &[7; 9 * 4096]).unwrap();
@@ -54,4 +64,77 @@ fn add(fs: &Fs, block: u64, by: i64) {
         Ok(())
     })
     .unwrap();
+}
+
+/// The places of the words of files that have a mark.
+#[derive(Default)]
+struct Marks(Vec<u64>);
+
+impl Visitor for Marks {
+    fn piece(&mut self, piece: Piece) -> bool {
+        if piece.shared {
+            self.0.push(piece.slot);
+        }
+        // The leaves of a shared node belong to all of its files.
+        piece.level == 0 || !piece.shared
+    }
+
+    fn damage(&mut self, error: pmfs::Error) {
+        panic!("{error}");
+    }
+}
+
+/// Takes each mark of these files away, alone; answers how many there were.
+fn lose_marks(fs: &Fs, inos: &[Ino], content: &[u8]) -> usize {
+    let mut marks = Marks::default();
+    for &ino in inos {
+        let inode = Inode::load(fs.pool(), ino).unwrap();
+        inode.tree().visit(fs.pool(), &mut marks);
+    }
+    for &slot in &marks.0 {
+        fs.change(|pool| {
+            let _window = pool.pm.mapping().window();
+            let word = pool.pm.load(slot) & !pmfs_format::tree::SHARED;
+            pool.pm.mapping().store(slot, word);
+            Ok(())
+        })
+        .unwrap();
+        let found = fs.check().unwrap().findings;
+        assert!(!found.is_empty());
+        let repaired = fs.repair().unwrap();
+        assert!(
+            repaired.left.is_clean(),
+            "{found:?}: {:?}",
+            repaired.left.findings
+        );
+        for &ino in inos {
+            let mut bytes = vec![0; content.len()];
+            assert_eq!(fs.read(ino, 0, &mut bytes).unwrap(), content.len());
+            assert!(bytes == content, "inode {ino}: {found:?}");
+        }
+    }
+    marks.0.len()
+}
+
+#[test]
+fn lost_marks_are_set_again() {
+    let content: Vec<u8> = (0..9 * 4096_u32).map(|at| (at / 4096) as u8 + 1).collect();
+    let len = content.len() as u64;
+    for (first, expected) in [(4096, 27), (len, 3)] {
+        let (_dir, fs) = pool();
+        let inos = [&b"one"[..], b"two", b"three"]
+            .map(|name| fs.create(ROOT_INO, name, &NODE).unwrap().ino);
+        fs.write(inos[0], 0, &content).unwrap();
+        for ino in &inos[1..] {
+            // A part shares leaves, and a whole file its node.
+            fs.clone_range((inos[0], 0), (*ino, 0), first).unwrap();
+            if first < len {
+                let rest = len - first;
+                fs.clone_range((inos[0], first), (*ino, first), rest)
+                    .unwrap();
+            }
+        }
+        assert_eq!(lose_marks(&fs, &inos, &content), expected);
+        assert!(fs.check().unwrap().is_clean());
+    }
 }

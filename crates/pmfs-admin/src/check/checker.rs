@@ -1,6 +1,7 @@
 //! A check in progress: the notes that its parts take.
 
 use super::fix::Fix;
+use super::marks::Doubtful;
 use super::report::{CheckReport, Finding, Watch, number};
 use pmfs::parts::pool::Pool;
 use pmfs::parts::tables::shares::Counted;
@@ -17,6 +18,8 @@ pub(crate) struct Checker<'a> {
     pub(super) seen: Vec<u64>,
     /// How many leaves that are marked as shared name each of them.
     pub(super) shared: Counted,
+    /// Marked pieces whose blocks something without a mark has named.
+    pub(super) doubtful: Vec<Doubtful>,
     /// The blocks among those that directories that are to be filled anew have for themselves.
     pub(super) torn_blocks: HashSet<u64>,
     /// Live inodes, by number.

@@ -236,7 +236,7 @@ impl Checker<'_> {
     }
 
     /// Leaves what is another's to that one: the word that names it here goes.
-    fn contest(&mut self, contested: &[Piece], by: &str) {
+    pub(super) fn contest(&mut self, contested: &[Piece], by: &str) {
         for piece in contested {
             let block = piece.run.block;
             let text = format!("block {block} is named twice, the second time by {by}");
@@ -341,19 +341,26 @@ impl Checker<'_> {
             }
             return;
         }
-        let others = |piece: &Piece| self.is_claimed(piece);
+        let tree = inode.tree();
+        let root = tree.slot;
+        let others = |piece: &Piece| self.is_claimed(piece) && !self.lacks_mark(piece, root);
         let Pieces {
             all,
             contested,
             damage,
             ..
-        } = Pieces::apart(self.pool, &inode.tree(), &others);
+        } = Pieces::apart(self.pool, &tree, &others);
         let by = format!("inode {ino}");
         self.cut_damage(&damage, &by);
-        self.contest(&contested, &by);
+        self.contest_file(contested, &by);
         for (at, piece) in all.iter().enumerate() {
-            let is_first = self.claim_piece(piece, &by, &|| cut(piece));
-            if at == 0 && piece.shared && piece.level > 0 && !is_first {
+            let is_first = if self.lacks_mark(piece, root) {
+                self.mark(piece, &by);
+                false
+            } else {
+                self.claim_piece(piece, &by, &|| cut(piece))
+            };
+            if at == 0 && piece.level > 0 && !is_first {
                 // The leaves were claimed with the first file whose root word names the node.
                 break;
             }

@@ -10,6 +10,7 @@ mod checker;
 mod directories;
 mod fix;
 mod inodes;
+mod marks;
 mod report;
 mod volatile;
 
@@ -92,6 +93,7 @@ pub(crate) fn examine(pool: &Pool, watch: Watch<'_>) -> Result<(CheckReport, Vec
         fixes: Vec::new(),
         seen: vec![0; pool.geometry.blocks.div_ceil(64) as usize],
         shared: Counted::new(pool.geometry.blocks),
+        doubtful: Vec::new(),
         torn_blocks: HashSet::new(),
         inodes: Vec::new(),
         watch,
@@ -115,6 +117,7 @@ pub(crate) fn examine(pool: &Pool, watch: Watch<'_>) -> Result<(CheckReport, Vec
     checker.reserve();
     checker.root();
     checker.table();
+    checker.settle();
     checker.directories();
     checker.links();
     checker.bitmaps();

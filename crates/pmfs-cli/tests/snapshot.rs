@@ -3,8 +3,9 @@
 mod bench;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::ErrorKind;
-use std::process::Command;
+use std::io::{ErrorKind, Write};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use bench::Bench;
 use bench::installed::install;
@@ -249,4 +250,64 @@ fn wrong_ways(bench: &Bench) {
     bench.ok(&["save", "copy", "whole.saved"]);
     let error = bench.fails(1, &["load", "--onto", "whole.saved", "copy"]);
     assert!(error.contains("leave out --onto"), "{error}");
+}
+
+/// Goal: a load that is killed, or whose input ends early, leaves no snapshot and a sound pool, and
+/// can be made again. Method: input through a pipe, up to each of some places.
+#[test]
+fn a_load_is_killed_midway() {
+    let bench = Bench::pool();
+    fs::create_dir(bench.path("files")).unwrap();
+    for number in 0..60u8 {
+        let name = bench.path(&format!("files/{number}"));
+        fs::write(name, vec![number; 9_000]).unwrap();
+    }
+    bench.ok(&["put", "-r", "pool", "files", "tree"]);
+    bench.ok(&["snapshot", "create", "pool", "one"]);
+    bench.ok(&["save", "--snapshot", "one", "pool", "one.saved"]);
+    let saved = fs::read(bench.path("one.saved")).unwrap();
+    bench.ok(&["mkfs", "--size", "32M", "copy"]);
+    for part in [0, 1, 20, 50, 80, 99] {
+        for killed in [true, false] {
+            let mut load = Command::new(env!("CARGO_BIN_EXE_pmfs"))
+                .args(["load", "--onto", "-", "copy"])
+                .current_dir(bench.path("."))
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut input = load.stdin.take().unwrap();
+            input.write_all(&saved[..saved.len() * part / 100]).unwrap();
+            if killed {
+                // All of it is read, most of it worked on.
+                std::thread::sleep(Duration::from_millis(30));
+                load.kill().unwrap();
+            }
+            drop(input);
+            let ended = load.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&ended.stderr);
+            assert_ne!(ended.status.code(), Some(0), "{part} %: {said}");
+            if !killed {
+                assert_eq!(ended.status.code(), Some(1), "{said}");
+                assert!(said.contains("no snapshot was made"), "{said}");
+            }
+            let list = bench.ok(&["snapshot", "list", "copy"]);
+            assert!(list.contains("no snapshots"), "{part} %: {list}");
+            bench.ok(&["fsck", "copy"]);
+        }
+    }
+    bench.ok(&["load", "--onto", "one.saved", "copy"]);
+    bench.ok(&["get", "-r", "copy", ".snapshots/one", "out"]);
+    for number in 0..60u8 {
+        let name = bench.path(&format!("out/tree/{number}"));
+        let bytes = fs::read(name).unwrap();
+        assert_eq!(bytes, [number; 9_000]);
+    }
+    bench.ok(&["fsck", "copy"]);
+    // Nothing of the loads that were cut short is left.
+    bench.ok(&["get", "-r", "copy", ".snapshots", "all"]);
+    let names = fs::read_dir(bench.path("all")).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["one"]);
 }

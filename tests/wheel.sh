@@ -48,4 +48,8 @@ tests=$OLDPWD/crates/pmkv-python/tests
 check "every method" "$place/venv/bin/python" "$tests/calls.py" "$place/data"
 check "views and snapshots" "$place/venv/bin/python" "$tests/views.py" "$place/data"
 check "fork and multiprocessing" "$place/venv/bin/python" "$tests/processes.py" "$place/data"
+# The manual's own block, on a store elsewhere.
+sed -n '/^```python$/,/^```$/{/^```/!p}' "$OLDPWD/docs/KV.md" | sed "s|/dev/shm/heap|$place/data/manual|" >manual.py
+[ -s manual.py ] || echo "raise SystemExit('docs/KV.md has no block of Python')" >manual.py
+check "the manual's example" "$place/venv/bin/python" manual.py
 exit "$failed"

@@ -41,9 +41,10 @@ pub struct Cli {
     /// Bytes that all threads together read and write
     #[arg(long, value_name = "SIZE", default_value = "512M")]
     pub total: Size,
-    /// Bytes of an access: 1, 2, 4, ... 256. Accesses of 128 and 256 bytes are made of pieces of 64
-    #[arg(long, value_name = "SIZE", default_value = "64")]
-    pub access: Size,
+    /// Bytes of an access: 1, 2, 4, ... 256 [default: 64, or the most that the CPU has an
+    /// instruction for]. Accesses of 128 and 256 bytes are made of pieces of 64
+    #[arg(long, value_name = "SIZE")]
+    pub access: Option<Size>,
     /// The kind of stores
     #[arg(long, value_enum, default_value = "temporal")]
     pub store: Store,

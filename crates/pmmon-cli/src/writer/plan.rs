@@ -34,11 +34,13 @@ impl Cli {
     /// # Errors
     /// A line with the cause and the way out.
     pub fn plan(&self) -> Result<Plan, String> {
-        let access = u32::try_from(self.access.0).unwrap_or(u32::MAX);
+        let asked = self
+            .access
+            .map_or_else(|| u64::from(self.widest()), |asked| asked.0);
+        let access = u32::try_from(asked).unwrap_or(u32::MAX);
         if !ACCESS_BYTES.contains(&access) {
             return Err(format!(
-                "--access {}: no such size; take 1, 2, 4, ... 256",
-                self.access.0
+                "--access {asked}: no such size; take 1, 2, 4, ... 256"
             ));
         }
         let each = u64::from(access) * u64::from(self.threads);
@@ -83,6 +85,15 @@ impl Cli {
                 "--flush clwb --store nt: nothing is left in the caches; leave --flush out"
                     .to_owned(),
             ),
+        }
+    }
+
+    /// The most bytes up to a line that one access can have.
+    fn widest(&self) -> u32 {
+        let has = |&bytes: &u32| self.calls.is_some() || supported(Op::Read, bytes);
+        match self.jit {
+            true => 16,
+            false => [64, 32].into_iter().find(has).unwrap_or(16),
         }
     }
 

@@ -2,7 +2,8 @@
 
 use super::checker::Checker;
 use super::fix::Fix;
-use super::inodes::{Pieces, has_depth};
+use super::inodes::has_depth;
+use super::pieces::Pieces;
 use super::report::number;
 use pmfs::parts::dir::bucket::{Bucket, Header, Record, fingerprint, kind_of};
 use pmfs::parts::dir::{hash, is_name};

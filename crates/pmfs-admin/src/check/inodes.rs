@@ -2,6 +2,7 @@
 
 use super::checker::{Checker, Known};
 use super::fix::Fix;
+use super::pieces::{Pieces, cut};
 use super::report::number;
 use crate::staging::HOME;
 use pmfs::Error;
@@ -10,73 +11,14 @@ use pmfs::parts::inode::{Inode, PER_BLOCK, is_kind, plausible};
 use pmfs::parts::inode::{usage, xattr};
 use pmfs::parts::namespace::create::link_target;
 use pmfs::parts::pool::Pool;
+use pmfs::parts::tree::NEITHER;
 use pmfs::parts::tree::entry::coverage;
-use pmfs::parts::tree::visit::{Piece, Visitor};
-use pmfs::parts::tree::{NEITHER, Tree};
+use pmfs::parts::tree::visit::Piece;
 use pmfs::types::mode;
 use pmfs_format::inode::{CTIME_IS_MTIME, FIRST_INO, FLAG_SNAPSHOT, ROOT_INO, SIZE_MASK, SIZE_MAX};
 use pmfs_format::tree::{DIRECTORY_HEIGHT, FANOUT, PRESENT, SHARED};
 use pmfs_format::{BLOCK_BYTES, BLOCK_SHIFT, InodeRaw};
 use std::collections::HashSet;
-
-/// Collects what a tree names. A node that belongs to another tree, or that is met again, is not
-/// entered: this tree must not mend anything below it.
-pub(super) struct Pieces<'a> {
-    pub all: Vec<Piece>,
-    /// The pieces that something else names too, or this tree twice.
-    pub contested: Vec<Piece>,
-    pub damage: Vec<Error>,
-    nodes: HashSet<u64>,
-    is_others: &'a dyn Fn(&Piece) -> bool,
-}
-
-impl<'a> Pieces<'a> {
-    pub fn of(pool: &Pool, tree: &Tree) -> Pieces<'a> {
-        Pieces::apart(pool, tree, &|_| false)
-    }
-
-    /// Without what is others' already.
-    pub fn apart(pool: &Pool, tree: &Tree, is_others: &'a dyn Fn(&Piece) -> bool) -> Pieces<'a> {
-        let mut pieces = Pieces {
-            all: Vec::new(),
-            contested: Vec::new(),
-            damage: Vec::new(),
-            nodes: HashSet::new(),
-            is_others,
-        };
-        tree.visit(pool, &mut pieces);
-        pieces
-    }
-
-    /// Returns whether each of its blocks is named once, and by no other tree, as far as is known.
-    pub fn is_sound(&self) -> bool {
-        self.damage.is_empty() && self.contested.is_empty()
-    }
-
-    pub fn leaves(&self) -> impl Iterator<Item = &Piece> {
-        self.all.iter().filter(|piece| piece.level == 0)
-    }
-
-    pub fn blocks(&self) -> u64 {
-        self.all.iter().map(|piece| piece.run.count).sum()
-    }
-}
-
-impl Visitor for Pieces<'_> {
-    fn piece(&mut self, piece: Piece) -> bool {
-        let again = piece.level > 0 && !self.nodes.insert(piece.run.block);
-        if again || (self.is_others)(&piece) {
-            self.contested.push(piece);
-            return false;
-        }
-        self.all.push(piece);
-        true
-    }
-
-    fn damage(&mut self, error: Error) {
-        self.damage.push(error);
-    }
-}
 
 /// Returns whether what a directory names looks like a bucket of that place: each record whole, and
 /// its hash one of the place.
@@ -104,14 +46,6 @@ pub(super) fn has_depth(header: &Header, piece: &Piece) -> bool {
     match piece.units == coverage(DIRECTORY_HEIGHT) {
         true => depth == 0,
         false => piece.entries == FANOUT >> depth,
-    }
-}
-
-/// Cuts off what the words that name a piece lead to.
-fn cut(piece: &Piece) -> Fix {
-    Fix::Words {
-        off: piece.slot,
-        words: vec![0; piece.entries as usize],
     }
 }
 
@@ -232,15 +166,6 @@ impl Checker<'_> {
                 _ => Fix::Runtime,
             };
             self.find_to_fix(number::TREE, format!("{of}: {error}"), fix);
-        }
-    }
-
-    /// Leaves what is another's to that one: the word that names it here goes.
-    pub(super) fn contest(&mut self, contested: &[Piece], by: &str) {
-        for piece in contested {
-            let block = piece.run.block;
-            let text = format!("block {block} is named twice, the second time by {by}");
-            self.find_to_fix(number::BLOCK_TWICE, text, cut(piece));
         }
     }
 

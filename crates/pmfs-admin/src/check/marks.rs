@@ -5,7 +5,7 @@
 
 use super::checker::Checker;
 use super::fix::Fix;
-use super::inodes::Pieces;
+use super::pieces::{Pieces, cut};
 use super::report::number;
 use pmfs::parts::inode::Inode;
 use pmfs::parts::tree::visit::Piece;
@@ -31,8 +31,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns whether a piece of a file lacks only the mark to share its blocks with others. `root`
-    /// is the place of the file's root word.
+    /// Returns whether a piece of a file lacks only the mark to share its blocks with others.
+    /// `root` is the place of the file's root word.
     pub(super) fn lacks_mark(&self, piece: &Piece, root: u64) -> bool {
         let Run { block, count } = piece.run;
         !piece.shared
@@ -49,6 +49,15 @@ impl Checker<'_> {
         let text = format!("block {block} is shared, and {by} names it without the mark of that");
         let word = self.pool.pm.load(piece.slot) | SHARED;
         self.find_to_fix(number::BLOCK_TWICE, text, Fix::word(piece.slot, word));
+    }
+
+    /// Leaves what is another's to that one: the word that names it here goes.
+    pub(super) fn contest(&mut self, contested: &[Piece], by: &str) {
+        for piece in contested {
+            let block = piece.run.block;
+            let text = format!("block {block} is named twice, the second time by {by}");
+            self.find_to_fix(number::BLOCK_TWICE, text, cut(piece));
+        }
     }
 
     /// Notes pieces of a file whose blocks others have named: the file is cut there. Those that

@@ -11,6 +11,7 @@ mod directories;
 mod fix;
 mod inodes;
 mod marks;
+mod pieces;
 mod report;
 mod volatile;
 

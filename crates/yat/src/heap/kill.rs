@@ -445,8 +445,8 @@ impl<'a, P: OnHeap> Arena<'a, P> {
     }
 
     /// Another process makes the dead one's call, and power fails: it must not trust a store that
-    /// the dead one made and did not flush. Answers what is seen then, and whether the heap is sound:
-    /// a call that is made twice may forget an object.
+    /// the dead one made and did not flush. Answers what is seen then, and whether the heap is
+    /// sound: a call that is made twice may forget an object.
     fn do_it_again(
         &self,
         step: usize,

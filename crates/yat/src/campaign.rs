@@ -25,6 +25,10 @@ pub struct Outcome {
     pub elapsed: Duration,
 }
 
+/// The images that one workload may have where a part of all is explored: the longest has a million,
+/// and would decide by the day how long a test takes.
+pub const IMAGES_OF_PART: u64 = 20_000;
+
 /// The way to run a campaign.
 #[derive(Clone, Copy)]
 pub struct Campaign<'a> {
@@ -130,7 +134,8 @@ pub fn is_in_full() -> bool {
 /// Explores workloads with crashes of recoveries to a depth, on all cores, and says what was looked
 /// at. One workload in `one_in` (`YAT_HEAP_ONE_IN`), another part each day (`YAT_SEED`); `YAT_ONLY`
 /// has those alone whose names have it. A point may have four times as many images as elsewhere: a
-/// directory that is doubled is a new object of several lines, beside those of the record.
+/// directory that is doubled is a new object of several lines, beside those of the record. Unless all
+/// is explored, a workload has [`IMAGES_OF_PART`] images.
 ///
 /// # Panics
 /// At a violation, and at a workload that makes no sense.
@@ -152,6 +157,11 @@ pub fn explore_part<P: Program>(workloads: &[P], depth: usize, one_in: u64) -> C
     let options = Options {
         depth,
         images_max: 4 * IMAGES_MAX,
+        images_all: if is_in_full() {
+            u64::MAX
+        } else {
+            IMAGES_OF_PART
+        },
         ..Options::default()
     };
     let outcome = campaign.each(&part, |&workload| {
@@ -159,8 +169,8 @@ pub fn explore_part<P: Program>(workloads: &[P], depth: usize, one_in: u64) -> C
         if let Ok(Ok(counts)) = &explored {
             let name = workload.name();
             println!(
-                "{} images, {} sampled: {name}",
-                counts.images, counts.sampled
+                "{} images, {} sampled, {} points cut: {name}",
+                counts.images, counts.sampled, counts.cut
             );
         }
         explored

@@ -38,6 +38,8 @@ pub struct Counts {
     pub images_max: u64,
     /// Points at which images were sampled.
     pub sampled: u64,
+    /// Points that were left early, as their workload had had all its images.
+    pub cut: u64,
     /// Visible states, told apart in each workload.
     pub states: u64,
 }
@@ -52,6 +54,7 @@ impl std::ops::AddAssign for Counts {
         self.images += other.images;
         self.images_max = self.images_max.max(other.images_max);
         self.sampled += other.sampled;
+        self.cut += other.cut;
         self.states += other.states;
     }
 }
@@ -69,6 +72,9 @@ pub struct Options {
     pub seed: u64,
     /// The images that one crash point may have before they are sampled.
     pub images_max: u64,
+    /// The images that one workload may have: behind them one is tried at each point, and none of a
+    /// crash in its recovery.
+    pub images_all: u64,
     /// Images in which most is durable come first: where a checksum tells all others apart, and not
     /// all can be tried.
     pub durable_first: bool,
@@ -82,6 +88,7 @@ impl Default for Options {
             mutant: None,
             seed: 1,
             images_max: IMAGES_MAX,
+            images_all: u64::MAX,
             durable_first: false,
         }
     }
@@ -481,6 +488,10 @@ impl<'a, P: Program> Explorer<'a, P> {
                 Err(text) => return Err(self.violation(text, place, depth, &chooser)),
                 Ok(state) => self.states.insert(state),
             };
+            if self.counts.images >= self.options.images_all {
+                self.counts.cut += 1;
+                break;
+            }
             let rest = &chooser.choices()[life.made..];
             if let Some(recovery) = &life.recovery
                 && rest.iter().all(|&choice| choice == 0)

@@ -7,7 +7,7 @@ use yat::campaign::{explore_part, is_in_full};
 use yat::heap::{keyed, keyed_recovered, keyed_recovered_slowly};
 
 /// One workload in so many, unless `YAT_HEAP_ONE_IN` says otherwise; another part each day.
-const ONE_IN: u64 = 3;
+const ONE_IN: u64 = 6;
 
 #[test]
 fn every_image_of_an_engine_is_recovered() {

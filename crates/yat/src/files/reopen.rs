@@ -53,6 +53,7 @@ impl Reopen {
             mutant: None,
             seed: 1,
             images_max: 256,
+            images_all: u64::MAX,
             durable_first,
         }
     }

@@ -257,5 +257,6 @@ const NESTED: Options = Options {
     mutant: None,
     seed: 1,
     images_max: IMAGES_MAX,
+    images_all: u64::MAX,
     durable_first: false,
 };

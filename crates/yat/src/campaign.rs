@@ -25,8 +25,8 @@ pub struct Outcome {
     pub elapsed: Duration,
 }
 
-/// The images that one workload may have where a part of all is explored: the longest has a million,
-/// and would decide by the day how long a test takes.
+/// The images that one workload may have where a part of all is explored: the longest has a
+/// million, and would decide by the day how long a test takes.
 pub const IMAGES_OF_PART: u64 = 20_000;
 
 /// The way to run a campaign.
@@ -134,8 +134,8 @@ pub fn is_in_full() -> bool {
 /// Explores workloads with crashes of recoveries to a depth, on all cores, and says what was looked
 /// at. One workload in `one_in` (`YAT_HEAP_ONE_IN`), another part each day (`YAT_SEED`); `YAT_ONLY`
 /// has those alone whose names have it. A point may have four times as many images as elsewhere: a
-/// directory that is doubled is a new object of several lines, beside those of the record. Unless all
-/// is explored, a workload has [`IMAGES_OF_PART`] images.
+/// directory that is doubled is a new object of several lines, beside those of the record. Unless
+/// all is explored, a workload has [`IMAGES_OF_PART`] images.
 ///
 /// # Panics
 /// At a violation, and at a workload that makes no sense.

@@ -280,7 +280,7 @@ fn a_load_is_killed_midway() {
             let mut input = load.stdin.take().unwrap();
             input.write_all(&saved[..saved.len() * part / 100]).unwrap();
             if killed {
-                // All of it is read, most of it worked on.
+                // Time in which some of it may be worked on.
                 std::thread::sleep(Duration::from_millis(30));
                 load.kill().unwrap();
             }

@@ -61,7 +61,7 @@ impl Observer for Doom {
 
 impl FileSystem {
     /// Has a process prepare the pool, make the kind's doomed call and die in it; `survivor` cleans
-    /// up. It lets the third call go on where it waits. `None`: this is no such kind.
+    /// up. A wait of the process releases the third call. `None`: this is no such kind.
     pub(crate) fn leave_dead(
         &self,
         path: &Path,

@@ -19,6 +19,12 @@ fn node_cloned(fs: &Fs, p: &Prepared) -> Result<()> {
     fs.clone_range((p.large, 0), (p.blank, 0), 0)
 }
 
+/// `dir/blank` has the size of `dir/large` and no block.
+fn holes(fs: &Fs, p: &Prepared) -> Result<()> {
+    elsewhere(fs, p)?;
+    resize(fs, p.blank, fs.getattr(p.large)?.size)
+}
+
 /// `dir/blank` had the node of `dir/large`, and has one of its own now, for the same blocks.
 fn node_left(fs: &Fs, p: &Prepared) -> Result<()> {
     node_cloned(fs, p)?;
@@ -181,6 +187,10 @@ fn of_nodes() -> Vec<Kind> {
         "node: rename over the clone", false,
             |fs, p| fs.rename(p.dir, b"small", p.dir, b"blank", pmfs::RenameFlags::empty())?;
     };
+    all.extend(kinds! { holes, POOL_BYTES;
+        "node: clone over a file of holes", true,
+            |fs, p| fs.clone_range((p.large, 0), (p.blank, 0), 0)?;
+    });
     all.extend(kinds! { node_left, POOL_BYTES;
         "node left: overwrite of 3 bytes", true, |fs, p| fs.write(p.large, 99, b"xyz")?;
         "node left: unlink of the source", false, |fs, p| fs.unlink(p.dir, b"large")?;

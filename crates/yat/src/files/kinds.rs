@@ -4,7 +4,7 @@ use super::colliding::colliding;
 use super::nowhere::from_nowhere;
 use super::pool::{LARGE_POOL_BYTES, NODE, POOL_BYTES, pattern};
 use pmfs::{
-    FallocateMode, Fs, Ino, LargePages, LockClass, LockKind, LockOwner, LockRange, ROOT_INO,
+    Error, FallocateMode, Fs, Ino, LargePages, LockClass, LockKind, LockOwner, LockRange, ROOT_INO,
     RenameFlags, Result, SetAttr, SetTime, XattrFlags,
 };
 use pmfs_admin::Admin;
@@ -349,7 +349,7 @@ fn defragmented() -> Vec<Kind> {
         "merge of leaves that lie apart", false, |fs, p| merged(fs, p)?;
         "defragment: leaves go elsewhere", false, |fs, _| {
             let report = fs.defrag(false, &mut |_, _| {})?;
-            assert_eq!((report.regions, report.moved), (1, 3), "{report:?}");
+            did((report.regions, report.moved), (1, 3))?;
         };
     };
     for kind in &mut all {
@@ -372,9 +372,16 @@ fn defragmented() -> Vec<Kind> {
 }
 
 fn merged(fs: &Fs, p: &Prepared) -> Result<()> {
-    let merged = fs.merge(p.blank, 0)?;
-    assert_eq!(merged, Merged::Merged);
-    Ok(())
+    did(fs.merge(p.blank, 0)?, Merged::Merged)
+}
+
+/// Fails a call that did something else than its name says. The survivor of a dead process makes
+/// its call again, and may find nothing left to do: there a call may fail.
+fn did<T: PartialEq>(got: T, wanted: T) -> Result<()> {
+    match got == wanted {
+        true => Ok(()),
+        false => Err(Error::NotSupported(&"nothing was left to do")),
+    }
 }
 
 /// 2 MiB of a region in 512 leaves: a large one is cut up by moving them, and they are moved back.

@@ -72,6 +72,10 @@ const REASONS: &[Reason] = reasons! {
     "file/clone.rs", "self.pool.share(self.lane, run, purpose)", &[Store], ALL, SHARES;
     "file/clone.rs", "publish_hidden(found.slot, word.0)", &[Fence], ALL,
         "the barrier before the clone's own pointer comes later, and covers the mark";
+    "file/node.rs", "self.pool.share(self.lane, node, |_| purpose)", &[Store], ALL, SHARES;
+    "file/node.rs", "self.pool.share(self.lane, room, purpose)", &[Store], ALL, SHARES;
+    "file/node.rs", "publish(tree.slot, word, durable)", ANY, ALL,
+        "a mark that stays on a node that nobody else names is taken away by the next change";
     "tree/free.rs", "map.let_go(self.lane, run, &told)", &[Store], ALL, SHARES;
     "file/expose.rs", "fresh.barrier()", &[Store], ALL, CLOSED;
     "file/expose.rs", "fresh.barrier()", &[Flush], LEAVES_PENDING, PENDING;

@@ -12,6 +12,10 @@
 //! replaced by a new one of the same name. Files are written in pieces of 64 KiB, or 1 MiB for
 //! large ones, as programs do.
 //!
+//! **With clones**, a round begins by copying all files by sharing their blocks, changes the sources
+//! and deletes the copies; then it makes clones beside the new files, which stay, and changes either
+//! side. The pool counts the blocks in use.
+//!
 //! **A large file** that is written afterwards has as many large pages as in a fresh pool, but for
 //! its first 16 MiB; how fast it is copied through its blocks, beside one in a fresh pool, is told
 //! and not judged.
@@ -93,6 +97,9 @@ struct Ager<'a> {
     blocks: u64,
     blocks_max: u64,
     bytes: Vec<u8>,
+    /// Some files are clones, which share blocks: the thread is alone, and asks the pool what is
+    /// used.
+    clones: bool,
 }
 
 impl<'a> Ager<'a> {
@@ -111,6 +118,7 @@ impl<'a> Ager<'a> {
             blocks: 0,
             blocks_max: fs.statfs().unwrap().blocks / threads,
             bytes: (0..1 << 20).map(|at: u32| (at >> 3) as u8).collect(),
+            clones: false,
         }
     }
 
@@ -134,6 +142,61 @@ impl<'a> Ager<'a> {
             blocks: 0,
         });
         self.count(self.files.len() - 1);
+    }
+
+    /// Clones a file.
+    fn clone_of(&mut self, source: File) -> File {
+        let name = self.names;
+        self.names += 1;
+        let created = self.fs.create(source.dir, &name_of(name), &NODE).unwrap();
+        let clone = File {
+            ino: created.ino,
+            name,
+            blocks: 0,
+            ..source
+        };
+        self.fs
+            .clone_range((source.ino, 0), (clone.ino, 0), 0)
+            .unwrap();
+        clone
+    }
+
+    /// Clones a file, and changes the clone or its source.
+    fn clone_one(&mut self) {
+        let at = self.any();
+        let clone = self.clone_of(self.files[at]);
+        self.files.push(clone);
+        self.count(self.files.len() - 1);
+        let changed = [at, self.files.len() - 1][self.random.below(2) as usize];
+        self.overwrite(changed);
+    }
+
+    /// Clones all files, changes some of the sources, as far as `used` allows, and deletes the
+    /// clones.
+    fn copy_and_change(&mut self, used: f64) {
+        let clones: Vec<File> = (0..self.files.len())
+            .map(|at| self.clone_of(self.files[at]))
+            .collect();
+        for _ in 0..self.files.len() {
+            if self.uses(used) {
+                break;
+            }
+            let at = self.any();
+            self.overwrite(at);
+        }
+        for clone in clones {
+            self.fs.unlink(clone.dir, &name_of(clone.name)).unwrap();
+        }
+    }
+
+    /// Writes over a part of a file.
+    fn overwrite(&mut self, at: usize) {
+        let ino = self.files[at].ino;
+        let size = self.fs.getattr(ino).unwrap().size;
+        let len = 1 + self.random.below(64 << 10);
+        let place = self.random.below(size + 1);
+        let bytes = &self.bytes[..len as usize];
+        self.fs.write(ino, place, bytes).unwrap();
     }
 
     /// Counts a file's blocks anew.
@@ -190,6 +253,10 @@ impl<'a> Ager<'a> {
     }
 
     fn uses(&self, part: f64) -> bool {
+        if self.clones {
+            let now = self.fs.statfs().unwrap();
+            return (now.blocks - now.blocks_free) as f64 > now.blocks as f64 * part;
+        }
         self.blocks as f64 > self.blocks_max as f64 * part
     }
 
@@ -204,6 +271,9 @@ impl<'a> Ager<'a> {
             self.make();
             if self.random.below(4) == 0 {
                 self.change();
+            }
+            if self.clones && self.random.below(4) == 0 {
+                self.clone_one();
             }
         }
     }
@@ -233,9 +303,11 @@ fn pool(mib: u64) -> (Fs, tempfile::TempDir) {
 
 /// Ages a pool; answers the shares after each round.
 fn age(fs: &Fs, rounds: u64, seed: u64, threads: u64, size_max: u64) -> Vec<f64> {
-    let mut agers: Vec<Ager<'_>> = (0..threads)
-        .map(|index| Ager::new(fs, seed, index, threads, size_max))
-        .collect();
+    let agers = (0..threads).map(|index| Ager::new(fs, seed, index, threads, size_max));
+    age_by(fs, agers.collect(), rounds)
+}
+
+fn age_by(fs: &Fs, mut agers: Vec<Ager<'_>>, rounds: u64) -> Vec<f64> {
     let mut shares = Vec::new();
     for round in 0..rounds {
         for (used, fills) in [(0.50, false), (0.75, true)] {
@@ -243,6 +315,9 @@ fn age(fs: &Fs, rounds: u64, seed: u64, threads: u64, size_max: u64) -> Vec<f64>
                 for ager in &mut agers {
                     scope.spawn(move || {
                         if fills {
+                            if ager.clones {
+                                ager.copy_and_change(used);
+                            }
                             ager.fill_to(used);
                         } else {
                             ager.delete_to(used);
@@ -259,19 +334,25 @@ fn age(fs: &Fs, rounds: u64, seed: u64, threads: u64, size_max: u64) -> Vec<f64>
     shares
 }
 
-fn stays_whole(threads: u64) {
+fn stays_whole(threads: u64, clones: bool) {
     let mib = setting("PMFS_AGEING_MIB", 256);
     let rounds = setting("PMFS_AGEING_ROUNDS", 12);
     let seed = setting("PMFS_AGEING_SEED", 1);
     println!("PMFS_AGEING_SEED={seed}");
     let (fs, _dir) = pool(mib);
     let since = Instant::now();
-    let shares = age(&fs, rounds, seed, threads, (mib << 14).min(32 << 20));
+    let size_max = (mib << 14).min(32 << 20);
+    let agers = (0..threads).map(|index| Ager {
+        clones,
+        ..Ager::new(&fs, seed, index, threads, size_max)
+    });
+    let shares = age_by(&fs, agers.collect(), rounds);
     let least = shares.iter().copied().fold(1.0, f64::min);
     let late = &shares[shares.len() / 10..];
     let late = late.iter().sum::<f64>() / late.len() as f64;
+    let how = if clones { "clones" } else { "no clones" };
     println!(
-        "ageing: {rounds} rounds, {threads} threads, {mib} MiB: of the free space in whole regions {:.1} % at the end, {:.1} % in the \
+        "ageing: {rounds} rounds, {threads} threads, {mib} MiB, {how}: of the free space in whole regions {:.1} % at the end, {:.1} % in the \
          mean after the first tenth, {:.1} % at least ({:.0} s)",
         shares.last().unwrap() * 100.0,
         late * 100.0,
@@ -285,12 +366,17 @@ fn stays_whole(threads: u64) {
 
 #[test]
 fn an_aged_pool_has_its_free_space_in_whole_regions() {
-    stays_whole(1);
+    stays_whole(1, false);
 }
 
 #[test]
 fn so_has_one_that_several_threads_have_aged() {
-    stays_whole(4);
+    stays_whole(4, false);
+}
+
+#[test]
+fn so_has_one_with_clones() {
+    stays_whole(1, true);
 }
 
 /// A file of a sixteenth of the pool, written in pieces of 1 MiB.

@@ -84,6 +84,9 @@ enum What {
         /// A sparse pool of so many GiB, whose files' bytes are allocated and not written.
         #[arg(long, value_name = "GIB")]
         sparse: Option<u64>,
+        /// One file in so many is written, in small blocks; the others are clones of it.
+        #[arg(long, value_name = "N", conflicts_with = "sparse")]
+        clones: Option<u64>,
     },
     /// Check whether an emulated medium is as slow as it was asked to be, by its own probes.
     Emulate {
@@ -179,9 +182,20 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         Some(What::Experiments(command)) => command.run(arguments.rounds, arguments.json),
         Some(What::Rows { file_mib, only }) => rows::run(&report, file_mib, only.as_deref()),
         Some(What::Directory { entries }) => directory::run(&report, entries),
-        Some(What::Recovery { files, mib, sparse }) => {
-            recovery::run(&report, &recovery::Load { files, mib, sparse })
-        }
+        Some(What::Recovery {
+            files,
+            mib,
+            sparse,
+            clones,
+        }) => recovery::run(
+            &report,
+            &recovery::Load {
+                files,
+                mib,
+                sparse,
+                clones,
+            },
+        ),
         Some(What::Intercepted { pmfs, file_mib }) => intercepted::run(&report, &pmfs, file_mib),
         Some(What::Inside {
             others: true,

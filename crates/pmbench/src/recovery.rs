@@ -28,14 +28,27 @@ pub struct Load {
     /// Size of the pool, GiB, in which the files' bytes are allocated and not written, so that it
     /// may be larger than the memory.
     pub sparse: Option<u64>,
+    /// One file in so many is written, in small blocks, and the others are its clones.
+    pub clones: Option<u64>,
 }
+
+impl Load {
+    /// MiB that are written.
+    fn written(&self) -> u64 {
+        self.mib.div_ceil(self.clones.unwrap_or(1))
+    }
+}
+
+/// Bytes that a file grows by, so that its blocks are small.
+const PIECE: usize = 64 << 10;
 
 /// Makes the pool and fills it; leaves it as a killed process does.
 fn fill(load: &Load, path: &Path) -> anyhow::Result<PoolInfo> {
     let mkfs = MkfsOptions {
         size: Some(match load.sparse {
             Some(gib) => gib << 30,
-            None => (load.mib << 20) + (load.mib << 20) / 50 + (1 << 30),
+            // A clone has its nodes, of 8 bytes a block.
+            None => (load.written() << 20) * 51 / 50 + (load.mib << 20) / 400 + (1 << 30),
         }),
         inodes: Some(load.files + load.files / 500 + 1000),
         sparse: load.sparse.is_some(),
@@ -45,25 +58,27 @@ fn fill(load: &Load, path: &Path) -> anyhow::Result<PoolInfo> {
     let info = pmfs_admin::mkfs(path, &mkfs)?;
     let (fs, _) = open(path)?;
     let each = (load.mib << 20) / load.files;
-    let data = vec![
-        5u8;
-        if load.sparse.is_some() {
-            0
-        } else {
-            each as usize
-        }
-    ];
+    let data = match (load.sparse, load.clones) {
+        (Some(_), _) => Vec::new(),
+        (None, None) => vec![5u8; each as usize],
+        (None, Some(_)) => vec![5u8; PIECE],
+    };
     let mut dir = ROOT_INO;
+    let mut written = ROOT_INO;
     for n in 0..load.files {
         if n % 1000 == 0 {
             let name = format!("dir-{n}");
             dir = fs.mkdir(ROOT_INO, name.as_bytes(), &NODE)?.ino;
         }
         let file = fs.create(dir, format!("file-{n}").as_bytes(), &NODE)?.ino;
-        if load.sparse.is_some() {
-            fs.fallocate(file, FallocateMode::empty(), 0, each)?;
-        } else {
-            fs.write(file, 0, &data)?;
+        match load.clones {
+            _ if load.sparse.is_some() => fs.fallocate(file, FallocateMode::empty(), 0, each)?,
+            Some(clones) if n % clones > 0 => fs.clone_range((written, 0), (file, 0), 0)?,
+            _ => {
+                written = file;
+                let pieces = each.div_ceil(data.len().max(1) as u64);
+                (0..pieces).try_for_each(|_| fs.append(file, &data).map(drop))?;
+            }
         }
     }
     Ok(info)
@@ -124,7 +139,7 @@ fn check(path: &Path) -> anyhow::Result<()> {
 pub fn run(report: &Report, load: &Load) -> anyhow::Result<()> {
     let ground = match load.sparse {
         Some(_) => Ground::small_pages(20)?,
-        None => Ground::new(load.mib / 1024 + 6)?,
+        None => Ground::new(load.written() / 1024 + load.mib / 400 / 1024 + 6)?,
     };
     let path = ground.path().join("pool");
     let info = fill(load, &path)?;
@@ -133,6 +148,9 @@ pub fn run(report: &Report, load: &Load) -> anyhow::Result<()> {
         for (ms, figures) in round(&path)?.into_iter().zip(&mut figures) {
             figures.0.push(ms);
         }
+    }
+    if let Some(clones) = load.clones {
+        println!("one file in {clones} is written, the others are clones");
     }
     println!(
         "{} files, {} MiB, pool overhead {:.2} % of {} bytes",

@@ -3,6 +3,9 @@
 //!
 //! Goal: a lost mark of a leaf or of a root word costs no file its content. Method: each mark of
 //! three files is taken away, alone, and the pool is repaired.
+//!
+//! Goal: a file whose word names the shared blocks of others, by a damaged address, is cut there and
+//! shows nothing of theirs. Method: such a word in a file before and behind the sharers.
 
 use pmfs::parts::inode::Inode;
 use pmfs::parts::tree::visit::{Piece, Visitor};
@@ -136,5 +139,51 @@ fn lost_marks_are_set_again() {
         }
         assert_eq!(lose_marks(&fs, &inos, &content), expected);
         assert!(fs.check().unwrap().is_clean());
+    }
+}
+
+/// The only word of a small file.
+fn word_of(fs: &Fs, ino: Ino) -> (u64, u64) {
+    let inode = Inode::load(fs.pool(), ino).unwrap();
+    let tree = inode.tree();
+    (tree.slot, tree.root.0)
+}
+
+#[test]
+fn a_stray_address_is_no_lost_mark() {
+    for (before, sharers) in [(true, 2), (false, 2), (true, 3), (false, 3)] {
+        let (_dir, fs) = pool();
+        let create = |name: String| fs.create(ROOT_INO, name.as_bytes(), &NODE).unwrap().ino;
+        let mut stray = before.then(|| create("stray".into()));
+        let inos: Vec<Ino> = (0..sharers).map(|at| create(format!("{at}"))).collect();
+        let stray = *stray.get_or_insert_with(|| create("stray".into()));
+        fs.write(stray, 0, &[1; 4096]).unwrap();
+        fs.write(inos[0], 0, &[2; 4096]).unwrap();
+        for &ino in &inos[1..] {
+            fs.clone_range((inos[0], 0), (ino, 0), 0).unwrap();
+        }
+        let shared = word_of(&fs, inos[1]).1 & !pmfs_format::tree::SHARED;
+        let slot = word_of(&fs, stray).0;
+        fs.change(|pool| {
+            let _window = pool.pm.mapping().window();
+            pool.pm.mapping().store(slot, shared);
+            Ok(())
+        })
+        .unwrap();
+        let found = fs.check().unwrap().findings;
+        assert!(!found.is_empty());
+        let repaired = fs.repair().unwrap();
+        assert!(
+            repaired.left.is_clean(),
+            "{found:?}: {:?}",
+            repaired.left.findings
+        );
+        let mut bytes = [9; 4096];
+        fs.read(stray, 0, &mut bytes).unwrap();
+        assert_eq!(bytes, [0; 4096], "{before} {sharers}: {found:?}");
+        for &ino in &inos {
+            fs.read(ino, 0, &mut bytes).unwrap();
+            assert_eq!(bytes, [2; 4096], "{before} {sharers}: {found:?}");
+        }
     }
 }

@@ -268,7 +268,7 @@ impl Checker<'_> {
         }
         let tree = inode.tree();
         let root = tree.slot;
-        let others = |piece: &Piece| self.is_claimed(piece) && !self.lacks_mark(piece, root);
+        let others = |piece: &Piece| self.is_claimed(piece);
         let Pieces {
             all,
             contested,
@@ -277,14 +277,9 @@ impl Checker<'_> {
         } = Pieces::apart(self.pool, &tree, &others);
         let by = format!("inode {ino}");
         self.cut_damage(&damage, &by);
-        self.contest_file(contested, &by);
+        self.contest_file(contested, root, &by);
         for (at, piece) in all.iter().enumerate() {
-            let is_first = if self.lacks_mark(piece, root) {
-                self.mark(piece, &by);
-                false
-            } else {
-                self.claim_piece(piece, &by, &|| cut(piece))
-            };
+            let is_first = self.claim_piece(piece, &by, &|| cut(piece));
             if at == 0 && piece.level > 0 && !is_first {
                 // The leaves were claimed with the first file whose root word names the node.
                 break;

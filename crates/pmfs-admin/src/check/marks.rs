@@ -1,23 +1,34 @@
-//! Marks of sharing that a leaf or a root word has lost.
+//! Words that name the same blocks as words with the mark of sharing, and have none themselves.
 //!
-//! A word that names the same blocks as a marked one has most likely lost its own mark: one bit. To
-//! set it keeps all files whole, where to cut the later word would empty a file.
+//! Such a word has lost its mark, or it names the wrong blocks. The pool's count of the shares tells:
+//! it counts each word that had its mark when the count was made. A word that lost its mark since
+//! gets it back, and all files stay whole. Any other is cut: with a mark, its file would show
+//! another's content.
 
 use super::checker::Checker;
 use super::fix::Fix;
 use super::pieces::{Pieces, cut};
 use super::report::number;
+use pm_space::Bitmap;
 use pmfs::parts::inode::Inode;
 use pmfs::parts::tree::visit::Piece;
 use pmfs::types::Run;
 use pmfs_format::tree::{SHARED, UNWRITTEN};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// A marked piece of a file, whose blocks something without a mark has named before.
+/// A piece of a file that names blocks which something else named before, where one of the two has
+/// a mark.
 pub(super) struct Doubtful {
     piece: Piece,
     /// The file, in words.
     by: String,
+}
+
+/// Blocks, and the level of the words that name them.
+type Key = (u64, u64, u32);
+
+fn key(piece: &Piece) -> Key {
+    (piece.run.block, piece.run.count, piece.level)
 }
 
 impl Checker<'_> {
@@ -31,17 +42,21 @@ impl Checker<'_> {
         }
     }
 
-    /// Returns whether a piece of a file lacks only the mark to share its blocks with others.
-    /// `root` is the place of the file's root word.
-    pub(super) fn lacks_mark(&self, piece: &Piece, root: u64) -> bool {
+    /// Returns whether a piece without a mark names blocks that marked words share.
+    fn meets_shared(&self, piece: &Piece, root: u64) -> bool {
         let Run { block, count } = piece.run;
-        !piece.shared
-            && self.can_be_marked(piece, root)
+        self.can_be_marked(piece, root)
             && (block..block + count).all(|block| self.shared.leaves(block) > 0)
     }
 
+    /// Returns whether the pool counts so many shares of each of these blocks beside one.
+    fn has_shares(&self, run: Run, shares: u64) -> bool {
+        let map = Bitmap::blocks(self.pool);
+        (run.block..run.block + run.count).all(|block| map.shares(block) == shares)
+    }
+
     /// Notes that a piece has lost its mark, and counts it as if it had one.
-    pub(super) fn mark(&mut self, piece: &Piece, by: &str) {
+    fn mark(&mut self, piece: &Piece, by: &str) {
         let Run { block, count } = piece.run;
         for block in block..block + count {
             self.shared.add(block);
@@ -60,49 +75,67 @@ impl Checker<'_> {
         }
     }
 
-    /// Notes pieces of a file whose blocks others have named: the file is cut there. Those that
-    /// have a mark wait for [`Checker::settle`].
-    pub(super) fn contest_file(&mut self, contested: Vec<Piece>, by: &str) {
+    /// Notes pieces of a file whose blocks others have named: the file is cut there. Where a mark is
+    /// on one side, [`Checker::settle`] decides. `root` is the place of the file's root word.
+    pub(super) fn contest_file(&mut self, contested: Vec<Piece>, root: u64, by: &str) {
         for piece in contested {
-            match piece.shared {
-                true => self.doubtful.push(Doubtful {
-                    piece,
-                    by: by.to_owned(),
-                }),
-                false => self.contest(&[piece], by),
+            if piece.shared || self.meets_shared(&piece, root) {
+                let by = by.to_owned();
+                self.doubtful.push(Doubtful { piece, by });
+            } else {
+                self.contest(&[piece], by);
             }
         }
     }
 
-    /// Looks, once all files are known, for the words without a mark that name the blocks of marked
-    /// pieces, and cuts the files of pieces for which there is none.
+    /// Decides, once all files are known, on the pieces of which one side has a mark.
     pub(super) fn settle(&mut self) {
         let doubtful = std::mem::take(&mut self.doubtful);
-        if doubtful.is_empty() {
-            return;
-        }
-        let mut owners = self.unmarked(&doubtful);
-        let mut settled = HashSet::new();
-        for Doubtful { piece, by } in doubtful {
-            let Run { block, count } = piece.run;
-            if let Some((owner, of)) = owners.remove(&(block, count, piece.level)) {
-                self.mark(&owner, &of);
-                settled.insert((block, count, piece.level));
-            }
-            if settled.contains(&(block, count, piece.level)) {
-                for block in block..block + count {
-                    self.shared.add(block);
-                }
-            } else {
-                self.contest(&[piece], &by);
+        let (marked, unmarked): (Vec<_>, Vec<_>) =
+            doubtful.into_iter().partition(|one| one.piece.shared);
+        self.settle_marked(marked);
+        for Doubtful { piece, by } in unmarked {
+            let named = u64::from(self.shared.leaves(piece.run.block));
+            match self.has_shares(piece.run, named) {
+                true => self.mark(&piece, &by),
+                false => self.contest(&[piece], &by),
             }
         }
     }
 
-    /// The words of files that name blocks of these pieces and could have a mark, by first block,
-    /// count of blocks and level, with the file in words.
-    fn unmarked(&self, doubtful: &[Doubtful]) -> HashMap<(u64, u64, u32), (Piece, String)> {
-        let key = |piece: &Piece| (piece.run.block, piece.run.count, piece.level);
+    /// Decides on marked pieces, whose blocks a word without a mark has named before.
+    fn settle_marked(&mut self, marked: Vec<Doubtful>) {
+        if marked.is_empty() {
+            return;
+        }
+        let mut owners = self.unmarked(&marked);
+        let mut groups: BTreeMap<Key, Vec<Doubtful>> = BTreeMap::new();
+        for one in marked {
+            groups.entry(key(&one.piece)).or_default().push(one);
+        }
+        for (key, group) in groups {
+            let (run, named) = (group[0].piece.run, group.len() as u64);
+            match owners.remove(&key) {
+                Some((owner, of)) if self.has_shares(run, named) => self.mark(&owner, &of),
+                Some((owner, of)) if named > 1 && self.has_shares(run, named - 1) => {
+                    self.contest(&[owner], &of);
+                }
+                _ => {
+                    for Doubtful { piece, by } in group {
+                        self.contest(&[piece], &by);
+                    }
+                    continue;
+                }
+            }
+            for block in (0..named).flat_map(|_| run.block..run.block + run.count) {
+                self.shared.add(block);
+            }
+        }
+    }
+
+    /// The words of files that name blocks of these pieces and could have a mark, with the file in
+    /// words.
+    fn unmarked(&self, doubtful: &[Doubtful]) -> HashMap<Key, (Piece, String)> {
         let wanted: HashSet<_> = doubtful.iter().map(|one| key(&one.piece)).collect();
         let mut owners = HashMap::new();
         for ino in 0..self.inodes.len() as u64 {

@@ -71,7 +71,7 @@ campaign "heap flips" '^[0-9]+ flips' \
 campaign "ASan" '^test result' bash tests/asan.sh
 campaign "Miri" '^test result' bash tests/miri.sh
 campaign "crash states" '^(Atomic|Ordered|Looking|Waiting): ' \
-    env YAT_HEAP_ONE_IN=1 cargo test --release -p yat -- --nocapture --test-threads=1
+    env YAT_HEAP_ONE_IN=1 YAT_TABLES_ONE_IN=1 YAT_TREES_ONE_IN=1 cargo test --release -p yat -- --nocapture --test-threads=1
 campaign "yat" '^[0-9]+ (workloads|mutants)' env PMFS_YAT_MINUTES="${PMFS_YAT_MINUTES:-0}" bash tests/yat.sh
 campaign "planted bugs" '^test result' \
     env YAT_BUGS_ONE_IN=1 cargo test --release -p yat --features planted-bugs --test heap_planted --test kv_planted -- --nocapture

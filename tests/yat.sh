@@ -27,6 +27,7 @@ campaign() {
 
 yat=$target/release/yat
 campaign "power: kinds" "$yat" power --set kinds
+campaign "power: trees" "$yat" power --set trees
 campaign "power: one call" "$yat" power --set ace1
 campaign "power: two calls" "$yat" power --set ace2
 campaign "power: more calls" "$yat" power --set wide2 --one-in 3
@@ -35,6 +36,7 @@ campaign "pairs in two lanes" "$yat" pairs
 campaign "at random" "$yat" fuzz --workloads 2000 --seed "$(date +%s)"
 campaign "pairs at random" "$yat" fuzz --pairs --workloads 1000 --seed "$(date +%s)"
 campaign "kill: kinds" "$yat" kill --set kinds
+campaign "kill: trees" "$yat" kill --set trees
 campaign "kill: one call" "$yat" kill --set ace1
 campaign "kill: two calls" "$yat" kill --set ace2
 mkdir -p "$target/yat"

@@ -13,6 +13,7 @@ use crate::files::ace::{sequences, wide};
 use crate::files::kinds::kinds;
 use crate::files::pending::pending;
 use crate::files::reopen::Reopen;
+use crate::files::trees;
 use crate::files::{FileSystem, pool};
 use crate::kill::{Kills, kill_counting};
 use crate::making::Making;
@@ -57,9 +58,11 @@ pub enum Search {
     Pairs,
     /// Power loss while a pool is left and opened again, believed if it is clean.
     Reopen,
+    /// Power loss while a tree is cloned, or a snapshot made or deleted.
+    Trees,
 }
 
-const SEARCHES: [Search; 11] = [
+const SEARCHES: [Search; 12] = [
     Search::Power,
     Search::Making,
     Search::Reopen,
@@ -71,6 +74,7 @@ const SEARCHES: [Search; 11] = [
     Search::Tables,
     Search::Stops,
     Search::Pairs,
+    Search::Trees,
 ];
 
 impl Search {
@@ -100,6 +104,7 @@ impl fmt::Display for Search {
             Search::Stops => "stops",
             Search::Pairs => "pairs",
             Search::Reopen => "power, left and opened",
+            Search::Trees => "power, trees",
         })
     }
 }
@@ -219,6 +224,7 @@ impl Hunter<'_> {
             Needs::Pair => &[Search::Stops, Search::Pairs],
             Needs::Mkfs => &[Search::Making],
             Needs::Reopen => &[Search::Reopen],
+            Needs::Trees => &[Search::Trees],
         };
         let others = SEARCHES.iter().filter(|search| !first.contains(search));
         plant(bug.name);
@@ -271,6 +277,14 @@ impl Round<'_> {
                     for options in Reopen::OPTIONS {
                         self.explore(&Reopen::new(mode), options);
                     }
+                }
+            }
+            Search::Trees => {
+                for kind in trees::kinds() {
+                    self.explore(
+                        &FileSystem::of_kind(&kind, DataMode::Atomic),
+                        Options::default(),
+                    );
                 }
             }
             Search::Held => self.search_one(

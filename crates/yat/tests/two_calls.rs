@@ -28,7 +28,7 @@ fn campaign() -> Campaign<'static> {
 
 #[test]
 fn of_a_slice() {
-    let (one_in, seed) = (number("YAT_ONE_IN", 200), number("YAT_SEED", 1));
+    let (one_in, seed) = (number("YAT_ONE_IN", 400), number("YAT_SEED", 1));
     println!("YAT_ONE_IN={one_in} YAT_SEED={seed}");
     let set = ace();
     let modes = [DataMode::Atomic, DataMode::Ordered];

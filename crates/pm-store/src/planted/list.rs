@@ -74,6 +74,8 @@ pub enum Needs {
     Mkfs,
     /// A pool left and opened again on another boot.
     Reopen,
+    /// Power loss while a tree is cloned, or a snapshot made.
+    Trees,
 }
 
 macro_rules! bugs {
@@ -566,6 +568,9 @@ bugs! {
     Tables "bug-snapshot-changeable", "snapshots: the test left out",
         "a snapshot's files are written to like others",
         Inline(CHOICE);
+    Trees "bug-snapshot-flags-unflushed", "snapshots: the flag is durable before the name",
+        "a snapshot is there after a crash, and some of its inodes take changes",
+        Inline(VALUE);
     Tables "bug-snapshot-directory-left-open", "snapshots: no flag for directories",
         "names can be made in a snapshot",
         Inline(WORK);

@@ -11,6 +11,7 @@ use crate::types::{Ino, RenameFlags};
 use pm_journal::Transaction;
 use pm_journal::error::Result;
 use pm_journal::locks::LockSet;
+use pmfs_format::InodeRaw;
 
 impl Pool {
     /// Returns whether an inode has the flag.
@@ -34,6 +35,12 @@ impl Pool {
         }
         let mut hot = inode.hot();
         hot.set_of_snapshot(is_of_one);
+        if planted!("bug-snapshot-flags-unflushed") {
+            let mem = self.pm.mapping();
+            let _window = mem.window();
+            mem.store(InodeRaw::links.of(inode.off), hot.links_word());
+            return Ok(());
+        }
         let lane = Claim::new(self);
         let mut tx = Transaction::begin(&lane);
         let change = inode.log(&mut tx, &hot);

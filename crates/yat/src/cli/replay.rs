@@ -7,6 +7,7 @@ use yat::explore::{Crash, Explorer, Options, Violation, record};
 use yat::files::FileSystem;
 use yat::files::call;
 use yat::files::kinds::kinds;
+use yat::files::trees;
 
 #[derive(Debug, Args)]
 pub struct Replay {
@@ -36,6 +37,7 @@ pub fn run(replay: &Replay, json: bool) -> Result<bool, String> {
     let crash: Crash = replay.crash.parse()?;
     let kind = kinds()
         .into_iter()
+        .chain(trees::kinds())
         .find(|kind| kind.name == replay.workload);
     let mut sound = true;
     for &mode in replay.mode.modes() {

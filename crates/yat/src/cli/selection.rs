@@ -9,6 +9,7 @@ use yat::files::call::{self, Call};
 use yat::files::clones;
 use yat::files::kinds::kinds;
 use yat::files::pending::pending;
+use yat::files::trees;
 use yat::program::Program;
 
 #[derive(Debug, Args)]
@@ -58,6 +59,8 @@ impl Random {
 enum Set {
     /// Every kind of call, on a pool with one of everything
     Kinds,
+    /// Clones of whole trees, and snapshots
+    Trees,
     /// ACE's 56 workloads of one call
     Ace1,
     /// ACE's 3,136 workloads of two calls
@@ -78,10 +81,10 @@ enum Set {
 }
 
 impl Set {
-    /// All its sequences of calls; `kinds` has none.
+    /// All its sequences of calls; `kinds` and `trees` have none.
     fn sequences(self) -> Vec<Vec<Call>> {
         let (set, len) = match self {
-            Set::Kinds => return Vec::new(),
+            Set::Kinds | Set::Trees => return Vec::new(),
             Set::Pending => return pending(),
             Set::Clones => return clones::sequences(),
             Set::Ace1 => (ace::ace(), 1),
@@ -125,8 +128,13 @@ impl Selection {
         sequences.extend(self.sequences()?);
         let shared = shared_prefixes(&sequences);
         let mut workloads = Vec::new();
-        if self.calls.is_none() && self.set == Set::Kinds {
-            for kind in kinds() {
+        let kinds = match self.set {
+            Set::Kinds => kinds(),
+            Set::Trees => trees::kinds(),
+            _ => Vec::new(),
+        };
+        if self.calls.is_none() {
+            for kind in kinds {
                 let modes = self.mode.modes().iter();
                 workloads.extend(modes.map(|&mode| (FileSystem::of_kind(&kind, mode), 0)));
             }

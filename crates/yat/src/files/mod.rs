@@ -16,6 +16,7 @@ mod pinned;
 pub mod pool;
 pub mod reopen;
 pub mod tree;
+pub mod trees;
 pub(crate) mod usage;
 
 use crate::program::{Moment, Program};

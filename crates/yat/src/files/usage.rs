@@ -3,7 +3,7 @@
 
 use super::pool::NODE;
 use pmfs::{Error, Fs, Ino, ROOT_INO, SetAttr};
-use pmfs_admin::Admin;
+use pmfs_admin::{Admin, SNAPSHOTS};
 
 /// Free blocks below which a call may be refused for lack of space: what a name in a directory that
 /// splits, an inode and 9,000 bytes need.
@@ -27,6 +27,7 @@ pub(crate) fn sound(fs: &Fs) -> Result<u64, String> {
 /// # Errors
 /// The failure, in words.
 pub(crate) fn use_up(fs: &Fs) -> Result<(), String> {
+    delete_snapshots(fs).map_err(|error| format!("deleting snapshots: {error}"))?;
     let mut names = Vec::new();
     let mut full = false;
     use_directory(fs, ROOT_INO, &mut names, &mut full).map_err(|error| error.to_string())?;
@@ -48,6 +49,28 @@ pub(crate) fn use_up(fs: &Fs) -> Result<(), String> {
     } else {
         Err(format!("all deleted, and {left} inodes are live"))
     }
+}
+
+/// Deletes all snapshots, and has the last one clean up what a crash has left beside them.
+fn delete_snapshots(fs: &Fs) -> pmfs::Result<()> {
+    let Ok(home) = fs.lookup(ROOT_INO, SNAPSHOTS.as_bytes()) else {
+        return Ok(());
+    };
+    for snapshot in fs.snapshots()? {
+        fs.delete_snapshot(&snapshot.name)?;
+    }
+    let dir = fs.mkdir(ROOT_INO, b"for the last", &NODE)?.ino;
+    fs.create_snapshot(dir, b"", b"last")?;
+    fs.delete_snapshot(b"last")?;
+    fs.rmdir(ROOT_INO, b"for the last")?;
+    let mut left = Vec::new();
+    fs.readdir(home.ino, 0, &mut |entry| {
+        left.push(entry.name.to_vec());
+        true
+    })?;
+    left.retain(|name| name != b"." && name != b"..");
+    assert!(left.is_empty(), "beside the snapshots are left: {left:?}");
+    fs.rmdir(ROOT_INO, SNAPSHOTS.as_bytes())
 }
 
 /// Returns the answer of a call; `None` if it was refused because the pool is full.

@@ -4,8 +4,8 @@
 //! Goal: a lost mark of a leaf or of a root word costs no file its content. Method: each mark of
 //! three files is taken away, alone, and the pool is repaired.
 //!
-//! Goal: a file whose word names the shared blocks of others, by a damaged address, is cut there and
-//! shows nothing of theirs. Method: such a word in a file before and behind the sharers.
+//! Goal: a file whose word names the shared blocks of others, by a damaged address, is cut there
+//! and shows nothing of theirs. Method: such a word in a file before and behind the sharers.
 
 use pmfs::parts::inode::Inode;
 use pmfs::parts::tree::visit::{Piece, Visitor};

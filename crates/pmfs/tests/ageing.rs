@@ -12,9 +12,9 @@
 //! replaced by a new one of the same name. Files are written in pieces of 64 KiB, or 1 MiB for
 //! large ones, as programs do.
 //!
-//! **With clones**, a round begins by copying all files by sharing their blocks, changes the sources
-//! and deletes the copies; then it makes clones beside the new files, which stay, and changes either
-//! side. The pool counts the blocks in use.
+//! **With clones**, a round begins by copying all files by sharing their blocks, changes the
+//! sources and deletes the copies; then it makes clones beside the new files, which stay, and
+//! changes either side. The pool counts the blocks in use.
 //!
 //! **A large file** that is written afterwards has as many large pages as in a fresh pool, but for
 //! its first 16 MiB; how fast it is copied through its blocks, beside one in a fresh pool, is told

@@ -1,7 +1,8 @@
 //! Goal: a clone of a tree, a snapshot, its deletion and its second place are there whole or not at
 //! all after any crash, and the next such call cleans up what is left. Method: both models over
 //! such calls on a prepared pool: power loss in one kind in two (`YAT_TREES_ONE_IN`), and kills at
-//! one store in 100, others each day (`YAT_SEED`). The campaign has them all (`yat power|kill --set trees`).
+//! one store in 100, others each day (`YAT_SEED`). The campaign has them all (`yat power|kill --set
+//! trees`).
 
 use pmfs::DataMode;
 use yat::campaign::{number, seed_of_the_day};

@@ -1,8 +1,8 @@
 //! Words that name the same blocks as words with the mark of sharing, and have none themselves.
 //!
-//! Such a word has lost its mark, or it names the wrong blocks. The pool's count of the shares tells:
-//! it counts each word that had its mark when the count was made. A word that lost its mark since
-//! gets it back, and all files stay whole. Any other is cut: with a mark, its file would show
+//! Such a word has lost its mark, or it names the wrong blocks. The pool's count of the shares
+//! tells: it counts each word that had its mark when the count was made. A word that lost its mark
+//! since gets it back, and all files stay whole. Any other is cut: with a mark, its file would show
 //! another's content.
 
 use super::checker::Checker;
@@ -75,8 +75,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Notes pieces of a file whose blocks others have named: the file is cut there. Where a mark is
-    /// on one side, [`Checker::settle`] decides. `root` is the place of the file's root word.
+    /// Notes pieces of a file whose blocks others have named: the file is cut there. Where a mark
+    /// is on one side, [`Checker::settle`] decides. `root` is the place of the file's root word.
     pub(super) fn contest_file(&mut self, contested: Vec<Piece>, root: u64, by: &str) {
         for piece in contested {
             if piece.shared || self.meets_shared(&piece, root) {

@@ -36,9 +36,9 @@ impl Pool {
         let mut hot = inode.hot();
         hot.set_of_snapshot(is_of_one);
         if planted!("bug-snapshot-flags-unflushed") {
-            let mem = self.pm.mapping();
-            let _window = mem.window();
-            mem.store(InodeRaw::links.of(inode.off), hot.links_word());
+            let off = InodeRaw::links.of(inode.off);
+            self.pm
+                .lazy_word(self.note_lazy(ino), off, hot.links_word());
             return Ok(());
         }
         let lane = Claim::new(self);

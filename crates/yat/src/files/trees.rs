@@ -1,8 +1,8 @@
 //! Clones of whole trees, and snapshots: calls of many steps, each a call of its own.
 //!
-//! What such a call has made is in a staging directory until it is renamed, and what it takes apart
-//! is in one, too. The visible tree leaves those out ([`super::tree`]): the copy, or the snapshot,
-//! is there whole or not at all.
+//! A staging directory has the copy until it is renamed, and a snapshot's tree while it is taken
+//! apart. The visible tree leaves such directories out ([`super::tree`]): the copy, or the
+//! snapshot, is there whole or not at all.
 
 use super::kinds::{Kind, Prepared};
 use super::pool::POOL_BYTES;
@@ -29,7 +29,7 @@ fn snapshot(fs: &Fs, p: &Prepared) -> Result<()> {
     fs.write(p.large, 100, b"later").map(drop)
 }
 
-/// And its tree is at a second place.
+/// There is a snapshot, and its tree is at a second place.
 fn restored(fs: &Fs, p: &Prepared) -> Result<()> {
     snapshot(fs, p)?;
     restore(fs, p, false)

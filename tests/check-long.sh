@@ -87,6 +87,8 @@ campaign "every face" '^[0-9]+ pools crafted|PMFS_CRAFTED_SEED=' \
 campaign "fuzzing" '^fuzz: ' bash tests/fuzz.sh
 campaign "10 M inodes" '^(mount|check) ' \
     cargo run --release -p pmbench -- recovery --files 10000000 --mib 39000 --sparse 100 --rounds 3
+campaign "10 M shared leaves" '^(mount after a crash|check) ' \
+    cargo run --release -p pmbench -- --rounds 5 recovery --files 4883 --mib 39064 --clones 488
 campaign "suites" '^suites, ' \
     bash -c 'sh tests/bootstrap.sh suites && make build && bash tests/suites.sh long'
 campaign "programs" '^programs.*passed' \

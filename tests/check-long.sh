@@ -99,6 +99,9 @@ campaign "monitor" '^(seq|random|zipf:[0-9.]+): [0-9]+ of' \
     cargo test --release -p pmmon-cli --test monitor -- --ignored --nocapture the_whole_matrix
 campaign "intervals" '^[|] .* %' \
     env PMMON_COVERAGE_RUNS="${PMMON_COVERAGE_RUNS:-1000}" cargo test --release -p pmmon --test coverage -- --nocapture
+campaign "two decoders" '^([0-9]+ encodings by|PMMON_SEED=)' \
+    env PMMON_ENCODINGS="${PMMON_ENCODINGS:-1000000}" PMMON_SEED="${PMMON_SEED:-$(date +%s)}" \
+    cargo test --release -p pmmon --test sizes -- --nocapture
 campaign "monitor cost" '^[|] .*[0-9]' \
     bash -c 'cargo build --release -p pmfs-cli -p pmfs-shim -p pmmon-cli && bash tests/monitor-cost.sh'
 campaign "postgres" '^(ok|FAIL|skip) postgres' \

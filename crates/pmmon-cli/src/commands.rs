@@ -150,6 +150,8 @@ pub enum Backend {
     Engine,
     /// A PMU's samples
     Pebs,
+    /// Pages that were written, of programs that ask for it; neither bytes nor threads. For top
+    Pages,
 }
 
 /// `pmmon top`
@@ -268,8 +270,6 @@ pub struct Pin {
     /// The way by which cores are given
     #[arg(long, value_enum, default_value = "affinity")]
     pub by: By,
-    /// Change nothing, and tell what would be done
-    #[arg(long)]
     /// How many of pm's cores writers get, the first ones: all without it; auto is as many as the
     /// device model says are best for the load that is seen
     #[arg(long, value_name = "auto|NUMBER", value_parser = number_of_cores)]
@@ -280,6 +280,8 @@ pub struct Pin {
     /// The greatest number that auto gives: all of pm's cores without it
     #[arg(long, value_name = "NUMBER", requires = "cores")]
     pub cores_max: Option<u32>,
+    /// Change nothing, and tell what would be done
+    #[arg(long)]
     pub dry_run: bool,
     /// The folder of journals, by which masks are given back after a kill; by default /run/pmmon
     /// for root, else $XDG_RUNTIME_DIR/pmmon or /tmp/pmmon-UID
@@ -296,8 +298,6 @@ pub struct Pin {
     pub guard: Option<PathBuf>,
 }
 
-/// The way by which cores are given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 /// How many cores writers get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberOfCores {
@@ -307,6 +307,8 @@ pub enum NumberOfCores {
     Fixed(u32),
 }
 
+/// The way by which cores are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// Masks of threads (sched_setaffinity)
     Affinity,
@@ -322,8 +324,6 @@ pub struct Doctor {
     pub json: bool,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
 fn number_of_cores(text: &str) -> Result<NumberOfCores, String> {
     if text == "auto" {
         return Ok(NumberOfCores::Auto);
@@ -333,6 +333,8 @@ fn number_of_cores(text: &str) -> Result<NumberOfCores, String> {
     Ok(NumberOfCores::Fixed(number))
 }
 
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.01..=1e9).contains(&seconds) {
         Ok(seconds)
     } else {

@@ -112,7 +112,7 @@ campaign "cpusets" '^(guest: Linux|test result: )' \
     bash -c 'sh tests/bootstrap.sh guest
         built=$(cargo test --no-run -p pmmon-cli --test monitor 2>&1) || { echo "$built" && exit 1; }
         program=$(sed -n "s/.*Executable.*(\(.*\))$/\1/p" <<<"$built")
-        bash tests/guest.sh env PMMON_PIN_BACKEND=watch "$program" threaded:: --test-threads=1 --show-output'
+        bash tests/guest.sh env PMMON_PIN_BACKEND=watch "$program" threaded:: pages:: --test-threads=1 --show-output'
 campaign "heaps" '^heap(s| media) of ' \
     bash -c 'sh tests/bootstrap.sh media && make build && export PMKV_MIB=1024 && bash tests/heaps.sh && bash tests/heap-media.sh'
 campaign "real media" '^(media, |guest: Linux)' \

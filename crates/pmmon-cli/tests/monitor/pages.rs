@@ -3,13 +3,14 @@
 //! pages, and is stopped, and one that does not ask.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{Load, output, pmmon, works};
 
+const MONITOR: &str = env!("CARGO_BIN_EXE_pmmon");
 const PAGES: u64 = 20;
 const LOAD: &[&str] = &[
     "--size", "80K", "--total", "64T", "--access", "8", "--order", "random",
@@ -36,7 +37,7 @@ fn end(mut child: Child) {
 #[test]
 fn written_pages_are_told_by_round() {
     if !works("pages") {
-        return;
+        return check_refusal(&mut pmmon(&["top", "--backend", "pages", "--count", "1"]));
     }
     let mut load = Load::new(&[LOAD, &["--pages"]].concat());
     let silent = Load::new(LOAD);
@@ -66,6 +67,33 @@ fn written_pages_are_told_by_round() {
     let sum = last["processes"][0]["files"][0]["sum_pages"].as_u64();
     assert!(sum.is_some_and(|sum| sum >= PAGES), "{last}");
     end(top);
+}
+
+/// The answer of kernels without the tracking, as Debian's 6.1 is.
+fn check_refusal(command: &mut Command) {
+    let run = command.output().unwrap();
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(77), "{said}");
+    assert!(said.contains("or take watch"), "{said}");
+}
+
+/// Goal: where the kernel does not track pages, the answer is 77 and a way out. Method: strace gives
+/// the answers of older kernels and of filters.
+#[test]
+fn kernels_without_it_are_told() {
+    let strace = Command::new("strace").arg("-V").output();
+    if let Err(error) = strace {
+        eprintln!("skipped: strace: {error}");
+        return;
+    }
+    for error in ["ENOSYS", "EPERM"] {
+        let mut command = Command::new("strace");
+        command.args(["-qq", "-o", "/dev/null", "-e", "trace=userfaultfd", "-e"]);
+        command.arg(format!("inject=userfaultfd:error={error}"));
+        command.arg(MONITOR);
+        command.args(["top", "--backend", "pages", "--count", "1"]);
+        check_refusal(&mut command);
+    }
 }
 
 /// Goal: what the backend can not tell is refused, and not left out. Method: options and commands.

@@ -301,7 +301,7 @@ pub struct Pin {
 /// How many cores writers get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberOfCores {
-    /// As many as the device model says.
+    /// The number that the device model says.
     Auto,
     /// So many.
     Fixed(u32),

@@ -130,7 +130,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// Looks for processes and mappings. What is new is taken once, because all its pages are told.
+    /// Looks for processes and mappings. New ones are taken once, because all their pages are told.
     fn find(&mut self, look: &Look) -> Result<(), Failure> {
         let is_asked = !self.pids.is_empty();
         let pids = match is_asked {

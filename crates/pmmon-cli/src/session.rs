@@ -239,7 +239,7 @@ pub(crate) fn check(look: &Look) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is persistent memory, as options say.
+/// The finder of persistent memory, by the options.
 pub(crate) fn finder(look: &Look) -> Result<Finder, Failure> {
     let mut finder = Finder::new(look.as_pm.clone());
     for pool in &look.pool {

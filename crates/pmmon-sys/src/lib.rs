@@ -2,8 +2,8 @@
 //!
 //! [`Watch`] is the backend that watches words by hardware breakpoints; [`ClockTicks`]
 //! tells how much of a thread's time accesses take; [`Engine`] reads what processes count
-//! themselves; [`WrittenPages`] tells
-//! which pages were written; [`run`] has the loops of `pmm-writer`, whose stores are counted by construction. [`Masks`], [`Cpusets`] and
+//! themselves; [`WrittenPages`] tells which pages were written; [`run`] has the loops of
+//! `pmm-writer`, whose stores are counted by construction. [`Masks`], [`Cpusets`] and
 //! [`Threaded`] say on which cores threads run.
 
 mod affinity;

@@ -2,11 +2,11 @@
 //!
 //! A process asks for it by [`TrackedPages`]: its mapping is registered with a userfaultfd in the
 //! asynchronous mode, in which the kernel itself lifts the protection of a page at its first store
-//! and sends no event. Whoever may read the process's `pagemap` then takes the written pages and
+//! and sends no event. A reader of the process's `pagemap` then takes the written pages and
 //! protects them again, in one step ([`WrittenPages::take`]). Linux has both since 6.7.
 //!
-//! What one monitor has taken another does not see. Calls like write(2) on the file, by whomever,
-//! go past the mapping and are not seen.
+//! Pages that one monitor has taken another does not see. Calls like write(2) on the file go past
+//! the mapping and are not seen.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -92,8 +92,8 @@ pub struct TrackedPages {
 }
 
 impl TrackedPages {
-    /// Registers whole pages of this process. The first store to each page after a look takes one to
-    /// two microseconds longer.
+    /// Registers whole pages of this process. The first store to each page after a look takes one
+    /// to two microseconds longer.
     ///
     /// # Errors
     /// The kernel has no such tracking, or refuses it.
@@ -131,7 +131,8 @@ fn register(range: &Range<u64>) -> io::Result<TrackedPages> {
 /// An ioctl whose argument the kernel reads and writes.
 ///
 /// # Safety
-/// `argument` is the request's structure, and pointers in it are to memory that the kernel may write.
+/// `argument` is the request's structure, and its pointers are to memory that the kernel may
+/// write.
 unsafe fn request<T>(
     descriptor: &impl AsRawFd,
     number: c_ulong,

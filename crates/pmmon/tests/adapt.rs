@@ -1,6 +1,7 @@
 //! Goal: writers get the number of cores that the device model says is best for their load, within
-//! bounds, and a load that goes to and fro does not move them each time. Method: the rules on random
-//! numbers, the model beside all numbers tried, and looks at simulated loads, all without a clock.
+//! bounds, and a load that goes to and fro does not move them each time. Method: the rules on
+//! random numbers, the model beside all numbers tried, and looks at simulated loads, all without a
+//! clock.
 
 use pmep::{Device, Op, Order};
 use pmmon::adapt::{

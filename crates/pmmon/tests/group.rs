@@ -184,9 +184,9 @@ fn a_thread_born_in_a_group_leaves_it() {
     assert_eq!(shared.borrow().0[&13], groups(true).pm.cores);
 }
 
-/// Goal: threads follow when writers get other cores, whoever was born with the cores before is known
-/// for a writer's child, and all get their own masks in the end. Method: fewer and more cores, and
-/// a thread that is met only after the change.
+/// Goal: threads follow when writers get other cores, a thread that was born with the cores before
+/// is known for a writer's child, and all get their own masks in the end. Method: fewer and more
+/// cores, and a thread that is met only after the change.
 #[test]
 fn writers_follow_to_other_cores() {
     let masks = Masks(BTreeMap::from([(1, own(1)), (2, own(2))]));

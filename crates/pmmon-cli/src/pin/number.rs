@@ -32,7 +32,7 @@ pub(super) struct Changed<'a> {
 }
 
 impl Plan {
-    /// As options and the file say.
+    /// The plan by the options and the file.
     pub fn new(arguments: &Pin, groups: &Groups, model: Option<Model>) -> Result<Self, Failure> {
         let cpus = groups.pm.cores.clone();
         let there = u32::try_from(cpus.len()).unwrap_or(u32::MAX);

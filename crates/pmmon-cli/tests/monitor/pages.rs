@@ -77,8 +77,8 @@ fn check_refusal(command: &mut Command) {
     assert!(said.contains("or take watch"), "{said}");
 }
 
-/// Goal: where the kernel does not track pages, the answer is 77 and a way out. Method: strace gives
-/// the answers of older kernels and of filters.
+/// Goal: where the kernel does not track pages, the answer is 77 and a way out. Method: strace
+/// gives the answers of older kernels and of filters.
 #[test]
 fn kernels_without_it_are_told() {
     let strace = Command::new("strace").arg("-V").output();

@@ -19,7 +19,7 @@ const STEPS_MIN: u32 = 12;
 const IN_ORDER: f64 = 0.8;
 const ANYWHERE: f64 = 0.7;
 
-/// What writers do.
+/// The work of writers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// Threads that write.

@@ -101,6 +101,9 @@ campaign "monitor" '^(seq|random|zipf:[0-9.]+): [0-9]+ of' \
     cargo test --release -p pmmon-cli --test monitor -- --ignored --nocapture the_whole_matrix
 campaign "intervals" '^[|] .* %' \
     env PMMON_COVERAGE_RUNS="${PMMON_COVERAGE_RUNS:-1000}" cargo test --release -p pmmon --test coverage -- --nocapture
+campaign "two decoders" '^([0-9]+ encodings by|PMMON_SEED=)' \
+    env PMMON_ENCODINGS="${PMMON_ENCODINGS:-1000000}" PMMON_SEED="${PMMON_SEED:-$(date +%s)}" \
+    cargo test --release -p pmmon --test sizes -- --nocapture
 campaign "monitor cost" '^[|] .*[0-9]' \
     bash -c 'cargo build --release -p pmfs-cli -p pmfs-shim -p pmmon-cli && bash tests/monitor-cost.sh'
 campaign "postgres" '^(ok|FAIL|skip) postgres' \
@@ -111,7 +114,7 @@ campaign "cpusets" '^(guest: Linux|test result: )' \
     bash -c 'sh tests/bootstrap.sh guest
         built=$(cargo test --no-run -p pmmon-cli --test monitor 2>&1) || { echo "$built" && exit 1; }
         program=$(sed -n "s/.*Executable.*(\(.*\))$/\1/p" <<<"$built")
-        bash tests/guest.sh env PMMON_PIN_BACKEND=watch "$program" threaded:: --test-threads=1 --show-output'
+        bash tests/guest.sh env PMMON_PIN_BACKEND=watch "$program" threaded:: pages:: --test-threads=1 --show-output'
 campaign "heaps" '^heap(s| media) of ' \
     bash -c 'sh tests/bootstrap.sh media && make build && export PMKV_MIB=1024 && bash tests/heaps.sh && bash tests/heap-media.sh'
 campaign "real media" '^(media, |guest: Linux)' \

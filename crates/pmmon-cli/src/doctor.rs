@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use pm_cli::Failure;
 use pmmon::proc;
 use pmmon_cli::commands::Doctor;
-use pmmon_sys::{ClockTicks, Finder, Stray, calibrate};
+use pmmon_sys::{ClockTicks, Finder, Stray, calibrate, has_soft_dirty, probe_pages};
 use serde::Serialize;
 
 use crate::NOTHING;
@@ -23,7 +23,7 @@ struct Finding {
 }
 
 pub(crate) fn run(arguments: &Doctor) -> Result<ExitCode, Failure> {
-    let findings = [watch(), clock(), pebs(), engine()];
+    let findings = [watch(), clock(), pebs(), engine(), pages()];
     pm_cli::print(arguments.json, &findings, |findings| {
         let line = |finding: &Finding| {
             let works = if finding.works { "works" } else { "lacks" };
@@ -81,6 +81,27 @@ fn engine() -> Finding {
         )),
     };
     finding("engine", found, "let a program have a pool, or be its user")
+}
+
+/// Soft-dirty bits are told of and not used: who clears them takes them from all others.
+fn pages() -> Finding {
+    let soft_dirty = match has_soft_dirty() {
+        Ok(true) => {
+            "soft-dirty bits are here, and are left to others, whom clear_refs would disturb"
+        }
+        Ok(false) => "this kernel has no soft-dirty bits",
+        Err(_) => "whether there are soft-dirty bits is not known",
+    };
+    match probe_pages() {
+        Ok(()) => {
+            let what = "written pages, no bytes and no threads, of programs that ask for it";
+            finding("pages", Ok(format!("{what}; {soft_dirty}")), "")
+        }
+        Err(lacking) => {
+            let error = std::io::Error::other(format!("{}; {soft_dirty}", lacking.cause));
+            finding("pages", Err(error), lacking.remedy)
+        }
+    }
 }
 
 fn finding(backend: &'static str, probe: std::io::Result<String>, remedy: &'static str) -> Finding {

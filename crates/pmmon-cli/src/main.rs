@@ -5,6 +5,7 @@
 
 mod doctor;
 mod export;
+mod pages;
 mod perf;
 mod pin;
 mod record;

@@ -118,10 +118,7 @@ impl Session {
         let sampled = match backed {
             Backed::Engine => None,
             Backed::Sampler(sampler, trap_ns) | Backed::Both(sampler, trap_ns) => {
-                let mut finder = Finder::new(look.as_pm.clone());
-                for pool in &look.pool {
-                    finder.only(pool).map_err(|error| no_pool(pool, &error))?;
-                }
+                let mut finder = finder(look)?;
                 let find: Find = Box::new(move |pid| finder.find(pid));
                 Some((Monitor::new(sampler, wanted, find), trap_ns))
             }
@@ -131,11 +128,7 @@ impl Session {
             stepped: None,
             counted,
         };
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGTERM, SIGINT] {
-            signal_hook::flag::register(signal, Arc::clone(&stop))
-                .map_err(|error| Failure::new(format!("signals: {error}"), "try again"))?;
-        }
+        let stop = stop_at_signals()?;
         Ok(Self {
             monitor,
             stop,
@@ -186,6 +179,16 @@ impl Session {
     }
 }
 
+/// A word that is true once a signal to end has come.
+pub(crate) fn stop_at_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| Failure::new(format!("signals: {error}"), "try again"))?;
+    }
+    Ok(stop)
+}
+
 /// `CLOCK_MONOTONIC`.
 pub(crate) fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -219,7 +222,8 @@ pub(crate) fn sampler(look: &Look) -> Result<Backed, Failure> {
     })
 }
 
-fn chosen(look: &Look) -> Result<Backed, Failure> {
+/// The processes that were named are there, and `/proc` tells of them.
+pub(crate) fn check(look: &Look) -> Result<(), Failure> {
     if !proc::is_of_here() {
         let cause = "/proc is not of this program's PID namespace";
         let way_out = "mount -t proc proc /proc within it (unshare --mount-proc, nsenter --mount)";
@@ -232,6 +236,20 @@ fn chosen(look: &Look) -> Result<Backed, Failure> {
             return Err(Failure::new(cause, way_out));
         }
     }
+    Ok(())
+}
+
+/// The finder of persistent memory, by the options.
+pub(crate) fn finder(look: &Look) -> Result<Finder, Failure> {
+    let mut finder = Finder::new(look.as_pm.clone());
+    for pool in &look.pool {
+        finder.only(pool).map_err(|error| no_pool(pool, &error))?;
+    }
+    Ok(finder)
+}
+
+fn chosen(look: &Look) -> Result<Backed, Failure> {
+    check(look)?;
     let watch = || {
         calibrate().map(|trap_ns| {
             let options = WatchOptions {
@@ -248,6 +266,10 @@ fn chosen(look: &Look) -> Result<Backed, Failure> {
         Backend::Watch => watch().map_err(|error| lacks("watch", &error)),
         Backend::Clock => clock().map_err(|error| lacks("clock", &error)),
         Backend::Engine => Ok(Backed::Engine),
+        Backend::Pages => {
+            let cause = "--backend pages: it tells pages, and neither threads nor bytes";
+            Err(Failure::new(cause, "take `pmmon top --backend pages`").with_code(2))
+        }
         Backend::Pebs => Err(lacks("pebs", &io::Error::other("not implemented"))),
         Backend::Auto => {
             let watched = match is_virtual() {

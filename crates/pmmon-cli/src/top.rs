@@ -8,18 +8,21 @@ use std::time::Duration;
 use pm_cli::Failure;
 use pmmon::Ledger;
 use pmmon::ledger::By;
-use pmmon_cli::commands::Top;
+use pmmon_cli::commands::{Backend, Top};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::rows::round;
-use crate::screen;
 use crate::session::{Session, now_ns};
+use crate::{pages, screen};
 
 pub(crate) fn run(arguments: &Top) -> Result<ExitCode, Failure> {
     if arguments.guard {
         screen::guard::run()
             .map_err(|error| Failure::new(format!("the terminal: {error}"), "leave --guard out"))?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.look.backend == Backend::Pages {
+        return pages::run(arguments);
     }
     let mut session = Session::open(&arguments.look)?;
     let is_watched = std::io::stdout().is_terminal();
@@ -59,7 +62,7 @@ pub(crate) fn run(arguments: &Top) -> Result<ExitCode, Failure> {
 
 /// The pipe to which lines go has no reader any more, as where the program that wanted them was
 /// killed: nobody else would end this one.
-fn has_no_reader() -> bool {
+pub(crate) fn has_no_reader() -> bool {
     let stdout = std::io::stdout();
     let mut looks = [PollFd::new(&stdout, PollFlags::empty())];
     let at_once = Timespec::default();

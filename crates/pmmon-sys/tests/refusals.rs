@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use perf_event::Builder;
 use perf_event::events::Breakpoint;
 use pmmon::{Lacking, Sampler, Thread};
-use pmmon_sys::{ClockTicks, Watch, WatchOptions, calibrate};
+use pmmon_sys::{ClockTicks, Watch, WatchOptions, calibrate, probe_pages};
 
 fn own_tid() -> u32 {
     let tid = rustix::thread::gettid().as_raw_nonzero().get();
@@ -59,8 +59,8 @@ fn debug_registers_that_others_hold_are_told() {
     drop(held);
 }
 
-/// Refuses perf_event_open to the calling thread from now on, with an error of the kernel's.
-fn refuse_perf(error: i32) -> io::Result<()> {
+/// Refuses a system call to the calling thread from now on, with an error of the kernel's.
+fn refuse(number: libc::c_long, error: i32) -> io::Result<()> {
     const LOAD_NUMBER: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const JUMP_IF: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     const ANSWER: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
@@ -69,7 +69,7 @@ fn refuse_perf(error: i32) -> io::Result<()> {
         step(LOAD_NUMBER, 0, 0),
         libc::sock_filter {
             jf: 1,
-            ..step(JUMP_IF, 0, libc::SYS_perf_event_open as u32)
+            ..step(JUMP_IF, 0, number as u32)
         },
         step(ANSWER, 0, libc::SECCOMP_RET_ERRNO | error as u32),
         step(ANSWER, 0, libc::SECCOMP_RET_ALLOW),
@@ -102,7 +102,7 @@ fn filters_are_told() {
         (libc::ENOSYS, "seccomp"),
     ] {
         let thread = std::thread::spawn(move || {
-            refuse_perf(error).expect("a filter");
+            refuse(libc::SYS_perf_event_open, error).expect("a filter");
             assert_eq!(calibrate().unwrap_err().raw_os_error(), Some(error));
             assert_eq!(ClockTicks::probe().unwrap_err().raw_os_error(), Some(error));
             for lacking in [
@@ -112,6 +112,25 @@ fn filters_are_told() {
                 assert!(lacking.remedy.contains(way_out), "{lacking:?}");
                 assert!(!lacking.gone);
             }
+        });
+        thread.join().unwrap();
+    }
+}
+
+/// Goal: kernels without the tracking of pages, and filters that refuse it, get a way out.
+#[test]
+fn pages_that_are_not_tracked_are_told() {
+    for (number, error, way_out) in [
+        (libc::SYS_userfaultfd, libc::ENOSYS, "Linux 6.7"),
+        (libc::SYS_userfaultfd, libc::EPERM, "seccomp"),
+        (libc::SYS_ioctl, libc::ENOTTY, "Linux 6.7"),
+    ] {
+        let thread = std::thread::spawn(move || {
+            refuse(number, error).expect("a filter");
+            let lacking = probe_pages().unwrap_err();
+            assert!(lacking.remedy.contains(way_out), "{lacking:?}");
+            assert!(lacking.remedy.contains("take watch"), "{lacking:?}");
+            assert!(!lacking.gone);
         });
         thread.join().unwrap();
     }

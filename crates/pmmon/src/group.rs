@@ -136,6 +136,8 @@ pub struct Specialiser<A> {
     members: BTreeMap<Tid, Member>,
     /// Threads that are not touched any more.
     let_go: BTreeSet<Tid>,
+    /// Cores that `pm` has had before: a thread may have been born with them.
+    earlier: BTreeSet<Cores>,
 }
 
 impl<A: Affinity> Specialiser<A> {
@@ -146,7 +148,20 @@ impl<A: Affinity> Specialiser<A> {
             affinity,
             members: BTreeMap::new(),
             let_go: BTreeSet::new(),
+            earlier: BTreeSet::new(),
         }
+    }
+
+    /// The groups as they are now.
+    #[must_use]
+    pub fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    /// Gives `pm` other cores. Its threads come to them with the next look.
+    pub fn set_pm_cores(&mut self, cores: Cores) {
+        let before = std::mem::replace(&mut self.groups.pm.cores, cores);
+        self.earlier.insert(before);
     }
 
     /// One look: the threads that were seen to write since the last. The answer has the threads
@@ -179,7 +194,9 @@ impl<A: Affinity> Specialiser<A> {
             return;
         };
         let of_kin = || self.members.iter().filter(|(one, _)| kin.contains(one));
-        let is_group = mask == self.groups.pm.cores || mask == self.groups.general.cores;
+        let is_group = mask == self.groups.pm.cores
+            || mask == self.groups.general.cores
+            || self.earlier.contains(&mask);
         let parent = of_kin()
             .find(|(_, member)| member.applied == mask && member.applied != member.original)
             .or_else(|| of_kin().find(|(_, member)| is_group && member.original != mask));

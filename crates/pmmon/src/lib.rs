@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod adapt;
 pub mod calls;
 pub mod decode;
 pub mod event;

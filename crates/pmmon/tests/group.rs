@@ -184,6 +184,37 @@ fn a_thread_born_in_a_group_leaves_it() {
     assert_eq!(shared.borrow().0[&13], groups(true).pm.cores);
 }
 
+/// Goal: threads follow when writers get other cores, a thread that was born with the cores before
+/// is known for a writer's child, and all get their own masks in the end. Method: fewer and more
+/// cores, and a thread that is met only after the change.
+#[test]
+fn writers_follow_to_other_cores() {
+    let masks = Masks(BTreeMap::from([(1, own(1)), (2, own(2))]));
+    let shared = std::rc::Rc::new(std::cell::RefCell::new(masks));
+    let mut specialiser = Specialiser::new(groups(true), Shared(shared.clone()));
+    let seen = BTreeSet::from([1, 2]);
+    specialiser.look(&seen, 0);
+    let before = groups(true).pm.cores;
+    for (time, cores) in [(1, Cores::from([0])), (2, Cores::from([0, 1]))] {
+        specialiser.set_pm_cores(cores.clone());
+        assert_eq!(specialiser.groups().pm.cores, cores);
+        let moved = specialiser.look(&BTreeSet::new(), time);
+        assert_eq!(moved, [], "they stay in their group");
+        for tid in [1, 2] {
+            assert_eq!(shared.borrow().0[&tid], cores, "{tid} at {time}");
+        }
+    }
+    shared.borrow_mut().0.insert(10, before);
+    specialiser.born(10, &BTreeSet::from([1]));
+    specialiser.look(&BTreeSet::from([10]), 3);
+    assert_eq!(shared.borrow().0[&10], Cores::from([0, 1]));
+    let (masks, failed) = specialiser.end();
+    assert!(failed.is_empty());
+    for (tid, mask) in [(1, own(1)), (2, own(2)), (10, own(1))] {
+        assert_eq!(masks.get(tid).unwrap(), mask, "{tid}");
+    }
+}
+
 /// Goal: lists of cores are read and written as the kernel does.
 #[test]
 fn cores_are_listed() {

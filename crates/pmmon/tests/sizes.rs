@@ -191,5 +191,6 @@ fn two_decoders_agree() {
     let seed = number("PMMON_SEED", 1);
     println!("PMMON_SEED={seed} PMMON_ENCODINGS={wanted}");
     let differ = compare(wanted, seed);
+    println!("{wanted} encodings by both, {} differ", differ.len());
     assert!(differ.is_empty(), "{}", differ.join("\n"));
 }

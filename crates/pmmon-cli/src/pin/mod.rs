@@ -2,6 +2,7 @@
 
 mod config;
 mod journal;
+mod number;
 mod way;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,8 +13,9 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use journal::Journal;
+use number::Plan;
 use pm_cli::Failure;
-use pmmon::group::{Groups, Place, Specialiser, cores, listed};
+use pmmon::group::{Cores, Place, Specialiser, cores, listed};
 use pmmon::{Access, Event, Tid, proc};
 use pmmon_cli::commands::{Backend, By, Pin};
 use serde::Serialize;
@@ -47,14 +49,17 @@ pub(crate) fn run(arguments: &Pin) -> Result<ExitCode, Failure> {
         let cause = "pin: no groups are given";
         return Err(Failure::new(cause, "name their file by --config").with_code(2));
     };
-    let groups = config::read(config, &online()?)?;
+    let (mut groups, model) = config::read(config, &online()?)?;
+    let plan = Plan::new(arguments, &groups, model)?;
+    groups.pm.cores = plan.now();
     let mut look = arguments.look.clone();
     if look.backend == Backend::Auto {
         // A clock finds a writer within milliseconds; a word of many is hit seldom.
         look.backend = Backend::Clock;
     }
     let mut session = Session::open(&look)?;
-    let journal = journal(arguments, &groups).map_err(|error| failed(arguments, &error))?;
+    let all: Vec<Cores> = plan.all().chain([groups.general.cores.clone()]).collect();
+    let journal = journal(arguments, &all).map_err(|error| failed(arguments, &error))?;
     if let Some(error) = look.pid.iter().find_map(|pid| journal.check(*pid).err()) {
         // Nothing is changed yet.
         let _ = journal.end();
@@ -62,8 +67,8 @@ pub(crate) fn run(arguments: &Pin) -> Result<ExitCode, Failure> {
     }
     let guard = guard(&journal).map_err(|error| failed(arguments, &error))?;
     let mut cores = CoresOf {
-        specialiser: Specialiser::new(groups.clone(), journal),
-        groups,
+        specialiser: Specialiser::new(groups, journal),
+        plan,
         threads: BTreeMap::new(),
         children_at: 0,
     };
@@ -120,14 +125,15 @@ fn run_dir(arguments: &Pin) -> PathBuf {
     }
 }
 
-fn journal(arguments: &Pin, groups: &Groups) -> io::Result<Journal> {
+/// `all` are the sets of cores that may be given.
+fn journal(arguments: &Pin, all: &[Cores]) -> io::Result<Journal> {
     Journal::begin(&run_dir(arguments), |name| {
         if arguments.dry_run {
             return Ok(Way::Dry(BTreeMap::new()));
         }
         match arguments.by {
             By::Affinity => Ok(Way::Masks),
-            By::Cpuset => Way::cpusets(name, &[&groups.pm.cores, &groups.general.cores]),
+            By::Cpuset => Way::cpusets(name, &all.iter().collect::<Vec<_>>()),
         }
     })
 }
@@ -148,7 +154,7 @@ fn wait(mut guard: Child) {
 
 struct CoresOf {
     specialiser: Specialiser<Journal>,
-    groups: Groups,
+    plan: Plan,
     /// The process of each thread that is followed.
     threads: BTreeMap<Tid, u32>,
     children_at: u64,
@@ -167,12 +173,18 @@ impl CoresOf {
                 Event::Batch {
                     samples, drained, ..
                 } => {
+                    if let Some(adaptive) = &mut self.plan.adaptive {
+                        adaptive.add(samples);
+                    }
                     let writes = samples.iter();
                     let writes = writes.filter(|sample| sample.access == Access::Write);
                     seen.extend(writes.map(|sample| sample.tid));
                     for tid in &drained.ended {
                         seen.remove(tid);
                         self.threads.remove(tid);
+                        if let Some(adaptive) = &mut self.plan.adaptive {
+                            adaptive.forget(*tid);
+                        }
                         if proc::stat(*tid).is_err() {
                             self.specialiser.forget(*tid);
                         }
@@ -185,6 +197,11 @@ impl CoresOf {
         if time_ns >= self.children_at {
             self.children_at = time_ns + CHILDREN_EVERY_NS;
             self.look_for_children();
+        }
+        let change = self.plan.adaptive.as_mut();
+        if let Some(change) = change.and_then(|adaptive| adaptive.look(time_ns)) {
+            self.specialiser.set_pm_cores(self.plan.now());
+            self.plan.tell(time_ns, &change, json)?;
         }
         for (tid, place) in self.specialiser.look(&seen, time_ns) {
             self.tell(time_ns, tid, place, json)?;
@@ -212,10 +229,11 @@ impl CoresOf {
     }
 
     fn tell(&self, time_ns: u64, tid: Tid, place: Place, json: bool) -> Result<(), Failure> {
+        let groups = self.specialiser.groups();
         let (group, cores) = match place {
             Place::Own => (None, None),
-            Place::General(_) => (Some("general"), Some(&self.groups.general.cores)),
-            Place::Pm(_) => (Some("pm"), Some(&self.groups.pm.cores)),
+            Place::General(_) => (Some("general"), Some(&groups.general.cores)),
+            Place::Pm(_) => (Some("pm"), Some(&groups.pm.cores)),
         };
         let moved = Moved {
             time_ns,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pm_cli::Failure;
 use pmmon_cli::writer::{Cli, Plan, Work};
-use pmmon_sys::{Compiled, Mapping, Op, run};
+use pmmon_sys::{Compiled, Mapping, Op, TrackedPages, run};
 
 use crate::counts::{Board, Counts};
 use crate::places::Places;
@@ -26,6 +26,7 @@ pub(crate) struct Load {
     target: Target,
     board: Board,
     stop: Arc<AtomicBool>,
+    _tracked: Option<TrackedPages>,
 }
 
 #[derive(Debug)]
@@ -54,10 +55,16 @@ impl Load {
             )
         };
         let bytes = usize::try_from(cli.size.0).unwrap_or(usize::MAX);
+        let mut tracked = None;
         let target = if cli.calls.is_some() {
             Target::Calls(file)
         } else {
             let mapping = Mapping::new(&file, bytes).map_err(failed)?;
+            if cli.pages {
+                let start = mapping.address();
+                let pages = TrackedPages::of(&(start..start + mapping.bytes() as u64));
+                tracked = Some(pages.map_err(|lacking| Failure::whole(lacking.to_string()))?);
+            }
             if cli.jit {
                 compiled(plan, mapping)?
             } else {
@@ -69,6 +76,7 @@ impl Load {
             target,
             board,
             stop,
+            _tracked: tracked,
         })
     }
 

@@ -69,6 +69,9 @@ pub struct Cli {
     /// Write by system calls instead of by the mapping
     #[arg(long, value_enum)]
     pub calls: Option<Calls>,
+    /// Let monitors ask which pages of the file are written (`pmmon top --backend pages`)
+    #[arg(long, conflicts_with = "calls")]
+    pub pages: bool,
     /// A file that has each thread's counts while it runs: tid, bytes and accesses written and read
     #[arg(long, value_name = "FILE")]
     pub counts: Option<PathBuf>,

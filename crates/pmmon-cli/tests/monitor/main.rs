@@ -5,6 +5,7 @@
 mod export;
 mod matrix;
 mod media;
+mod pages;
 mod perf;
 mod pin;
 mod screen;

@@ -21,6 +21,11 @@ use super::{Load, output, pmmon, works};
 /// access is, so that their clock sees none; `watch` works there.
 const BACKEND: &str = "PMMON_PIN_BACKEND";
 
+/// Stores that a clock sees well.
+const LOAD: &[&str] = &[
+    "--size", "2M", "--total", "64T", "--access", "8", "--order", "random",
+];
+
 /// How `pmmon pin` ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
@@ -54,9 +59,7 @@ impl World {
              [group.pm]\ncpus = \"{last}\"\nexpiry = \"200ms\"\nsticky = true\n"
         );
         fs::write(dir.path().join("groups"), config).unwrap();
-        let mut load = Load::new(&[
-            "--size", "2M", "--total", "64T", "--access", "8", "--order", "random",
-        ]);
+        let mut load = Load::new(LOAD);
         let pid = load.child.id();
         let tid = proc::threads(pid).unwrap().into_iter().max().unwrap();
         let own = Cores::from([first]);
@@ -211,6 +214,104 @@ fn a_dry_run_only_tells() {
     kill_process(Pid::from_child(&pin), Signal::TERM).unwrap();
     assert!(pin.wait().unwrap().success());
     assert_eq!(entries(&world.run_dir()), 0);
+}
+
+/// Goal: writers get as many cores as the model says, and lose them when there are fewer writers;
+/// all have their own masks in the end. Method: six channels of DRAM take what
+/// two threads can store, a second process begins to, and stops.
+#[test]
+fn the_number_of_cores_follows_the_writers() {
+    let Some(world) = World::new() else { return };
+    let both: Cores = world.own.union(&world.pm).copied().collect();
+    let file = world.dir.path().join("auto");
+    let config = format!(
+        "[group.general]\ncpus = \"{both}\"\nexpiry = \"100ms\"\n[group.pm]\ncpus = \"{both}\"\n\
+         expiry = \"1s\"\nsticky = true\n[model]\nmodules = 6\ndevice = \"dram\"\n",
+        both = listed(&both)
+    );
+    fs::write(&file, config).unwrap();
+    // On the other core, so that it shows when it is moved.
+    Masks.set(world.tid, &world.pm).unwrap();
+    let mut other = Load::new(LOAD);
+    let other_tid = proc::threads(other.child.id()).unwrap();
+    let other_tid = other_tid.into_iter().max().unwrap();
+    Masks.set(other_tid, &world.pm).unwrap();
+    let pids = [world.load.child.id(), other.child.id()].map(|pid| pid.to_string());
+    let mut command = pmmon(&["pin", "--json", "--cores", "auto", "--pid", &pids[0]]);
+    command
+        .args(["--pid", &pids[1], "--as-pm"])
+        .arg(world.load.file());
+    command
+        .arg("--as-pm")
+        .arg(other.file())
+        .arg("--config")
+        .arg(&file);
+    command.arg("--run-dir").arg(world.run_dir());
+    if let Some(backend) = std::env::var_os(BACKEND) {
+        command.arg("--backend").arg(backend);
+    }
+    let pin = command.stdout(Stdio::piped()).spawn().unwrap();
+    world.wait_for(&world.own, "one writer has the first core");
+    other.go();
+    let has = |tid: u32, cores: &Cores| Masks.get(tid).unwrap() == *cores;
+    wait("two writers have both", || {
+        has(world.tid, &both) && has(other_tid, &both)
+    });
+    kill_process(Pid::from_child(&other.child), Signal::STOP).unwrap();
+    world.wait_for(&world.own, "one writer has one core again");
+    kill_process(Pid::from_child(&pin), Signal::TERM).unwrap();
+    let said = pin.wait_with_output().unwrap();
+    assert!(said.status.success(), "{said:?}");
+    assert!(has(world.tid, &world.pm) && has(other_tid, &world.pm));
+    assert_eq!(entries(&world.run_dir()), 0);
+    check_changes(&String::from_utf8(said.stdout).unwrap());
+}
+
+/// The number goes up and down by turns, and says why.
+fn check_changes(said: &str) {
+    let lines = said.lines().map(|line| serde_json::from_str(line).unwrap());
+    let changes: Vec<Value> = lines
+        .filter(|line: &Value| line["cores"] != Value::Null)
+        .collect();
+    assert!(changes.len() >= 2, "{said}");
+    for (number, change) in changes.iter().enumerate() {
+        let (before, cores) = if number % 2 == 0 { (1, 2) } else { (2, 1) };
+        assert_eq!(
+            (&change["before"], &change["cores"]),
+            (&before.into(), &cores.into())
+        );
+        assert_eq!(change["device"], "dram");
+        assert_eq!(change["access"], 8);
+        if number % 2 == 0 {
+            assert_eq!(change["writers"], 2, "{change}");
+            let ratio = change["predicted_gib_s"].as_f64().unwrap()
+                / change["predicted_before_gib_s"].as_f64().unwrap();
+            assert!((1.5..2.1).contains(&ratio), "{change}");
+        }
+    }
+}
+
+/// Goal: a number of cores that cannot be is answered, and one that can be is kept to. Method: the
+/// options, and a dry run.
+#[test]
+fn numbers_of_cores_are_read() {
+    let Some(world) = World::new() else { return };
+    for (more, code, says) in [
+        (&["--cores", "0"][..], 2, "give auto, or a number from 1 on"),
+        (&["--cores", "2"], 2, "give 1 to 1"),
+        (&["--cores-min", "1"], 2, "--cores"),
+        (&["--cores", "1", "--cores-max", "1"], 2, "or take auto"),
+        (&["--cores", "auto"], 1, "the file has no [model]"),
+        (&["--cores", "auto", "--cores-max", "9"], 2, "give 1 to 1"),
+    ] {
+        let run = world.command(more).arg("--dry-run").output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(code), "{more:?}: {said}");
+        assert!(said.contains(says), "{said}");
+    }
+    let run = world.command(&["--dry-run", "--seconds", "1", "--cores", "1"]);
+    let run = { run }.output().unwrap();
+    assert!(run.status.success(), "{run:?}");
 }
 
 /// Goal: wrong groups get the cause and the way out, and nothing is begun.

@@ -154,6 +154,25 @@ Example: the bytes that are free, without growth:
 
 A heap that a crash has left is recovered first.")]
     Stat(Stat),
+    /// Show the processes that use a heap, and their calls: gets, puts, deletes, bytes, waits
+    #[command(after_help = "\
+A process has two lines: its calls of each second, and all since it opened the heap. Gets are keys
+that were looked for, and deletes keys that were to be taken away; both are counted whether the key
+was there or not. Puts and deletes of a batch are counted too. A scan is a walk over keys, and the
+values that it shows are among the bytes got. A process that was killed is shown as dead until
+another one has cleaned up after it.
+
+Examples:
+
+  pmkv top /dev/shm/heap
+  pmkv top --json --count 2 /dev/shm/heap | jq '.processes[] | {pid, command, rates}'
+
+On a terminal it runs until Ctrl-C. Otherwise it shows one round, over the time since each process
+opened the heap; with --json it runs until --count. No process is disturbed, and the right to read
+the heap is enough.
+
+Exit codes: 0 done, 1 could not be done.")]
+    Top(Top),
     /// Check a heap: every byte of it is accounted for
     #[command(after_help = "\
 Exit codes: 0 clean, 4 damaged, 8 could not be checked.
@@ -403,6 +422,22 @@ pub struct Stat {
     /// The heap
     pub heap: PathBuf,
     /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `pmkv top`
+#[derive(Args)]
+pub struct Top {
+    /// The heap
+    pub heap: PathBuf,
+    /// Seconds between two rounds
+    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0)]
+    pub interval: f64,
+    /// End after N rounds
+    #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count: Option<u64>,
+    /// Print each round as a line of JSON, with totals
     #[arg(long)]
     pub json: bool,
 }

@@ -17,6 +17,7 @@ mod scrub;
 mod shown;
 mod stat;
 mod stream;
+mod top;
 
 use std::process::ExitCode;
 
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Stat(arguments) => stat::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Repair(arguments) => check::repair(&arguments),
         Command::Compact(arguments) => compact::run(&arguments),

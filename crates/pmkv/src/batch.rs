@@ -12,6 +12,7 @@ use crate::places::Place;
 use crate::record::{self, Head, KeyAlone};
 use crate::slot::Slot;
 use crate::version::Version;
+use pmlib::ground::Count;
 use pmlib_format::kv::STATE_PUT;
 
 /// The most changes of a batch.
@@ -119,7 +120,10 @@ impl<'h, I: Index> Kv<'h, I> {
         let _window = self.ground.mem().window();
         let done = self.do_steps(&mut steps, over_damage);
         let alone = match done {
-            Ok(gone) => gone,
+            Ok(gone) => {
+                self.count_steps(&steps, over_damage);
+                gone
+            }
             Err(error) => {
                 // After a medium's failure a slot may name them.
                 if self.alive().is_ok() {
@@ -134,6 +138,21 @@ impl<'h, I: Index> Kv<'h, I> {
         alone
             .into_iter()
             .try_for_each(|offset| self.drop_alone(offset))
+    }
+
+    /// Counts what was done; a put over damage is no batch to its caller.
+    fn count_steps(&self, steps: &[Step<'_>], over_damage: bool) {
+        let values = || steps.iter().filter_map(|step| step.value);
+        let puts = values().count() as u64;
+        let bytes = values().map(|value| value.len() as u64).sum();
+        self.ground.count(|| {
+            [
+                (Count::Puts, puts),
+                (Count::PutBytes, bytes),
+                (Count::Deletes, steps.len() as u64 - puts),
+                (Count::Batches, u64::from(!over_damage)),
+            ]
+        });
     }
 
     /// The last change of each key.

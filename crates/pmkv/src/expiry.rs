@@ -71,6 +71,7 @@ impl<I: Index> Kv<'_, I> {
     pub fn expiry(&self, key: &[u8]) -> Result<Option<Expiry>> {
         self.ground.enter()?;
         let head = self.read(self.key(key), &mut KeyAlone)?;
+        self.ground.count_get(0);
         let there = head.filter(|head| !self.is_expired(head));
         Ok(there.map(|head| head.expires.map_or(Expiry::Never, Expiry::At)))
     }
@@ -87,6 +88,7 @@ impl<I: Index> Kv<'_, I> {
         if there.is_none() {
             value.clear();
         }
+        self.ground.count_get(value.len() as u64);
         Ok(there.map(|head| head.expires.map_or(Expiry::Never, Expiry::At)))
     }
 

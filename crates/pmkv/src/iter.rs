@@ -22,6 +22,7 @@ pub struct Entries<'a, 'h> {
 
 impl<'a, 'h> Entries<'a, 'h> {
     pub(crate) fn of(hash: &'a Hash<'h>) -> Entries<'a, 'h> {
+        hash.ground.count_walk();
         Entries {
             hash,
             position: Position::default(),
@@ -62,7 +63,9 @@ impl<'a, 'h> Entries<'a, 'h> {
             };
             let key = key?;
             // A key that is gone by now does not come.
-            if let Some(value) = self.hash.get(&key)? {
+            let mut value = Vec::new();
+            if self.hash.read_into(&key, &mut value)? {
+                self.hash.ground.count_shown(value.len() as u64);
                 return Ok(Some((key, value)));
             }
         }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use pmlib::Heap;
-use pmlib::ground::Ground;
+use pmlib::ground::{Count, Ground};
 use pmlib_format::CHUNK_BYTES;
 use pmlib_format::kv::{INDEX_MAGIC, JOURNAL_MAGIC, STATE_DELETE, STATE_LIVE, STATE_PUT};
 
@@ -118,6 +118,14 @@ impl<'h, I: Index> Kv<'h, I> {
     /// # Errors
     /// Those of [`Kv::get`].
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let is_there = self.read_into(key, value)?;
+        self.ground.count_get(value.len() as u64);
+        Ok(is_there)
+    }
+
+    /// Like [`Kv::get_into`], uncounted.
+    #[inline(always)]
+    pub(crate) fn read_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.ground.enter()?;
         let head = self.read(self.key(key), value)?;
         let is_there = head.is_some_and(|head| !self.is_expired(&head));
@@ -166,6 +174,9 @@ impl<'h, I: Index> Kv<'h, I> {
             });
             let more = match done {
                 Ok(Tried::Done(dropped)) => {
+                    let bytes_put = value.len() as u64;
+                    self.ground
+                        .count(|| [(Count::Puts, 1), (Count::PutBytes, bytes_put)]);
                     if let Some(offset) = dropped {
                         self.drop_later(offset)?;
                     }
@@ -175,6 +186,7 @@ impl<'h, I: Index> Kv<'h, I> {
                 Ok(Tried::NoPlace) => self.take(bytes).map(|taken| place = Some(taken)),
                 Ok(Tried::Full(full)) => I::split(self, key, &full),
                 Ok(Tried::Not) => {
+                    self.ground.count(|| [(Count::Gets, 1)]);
                     self.undo(place)?;
                     return Ok(false);
                 }
@@ -353,6 +365,7 @@ impl<'h, I: Index> Kv<'h, I> {
         let _window = self.ground.mem().window();
         let key = self.key(key);
         let group = self.lock(key)?;
+        self.ground.count(|| [(Count::Deletes, 1)]);
         let Some(old) = self.find(&group, key, &mut KeyAlone)? else {
             return Ok(false);
         };
@@ -408,6 +421,7 @@ impl<'h, I: Index> Kv<'h, I> {
             }
             self.clear_slots(group, &slots)?;
             count += slots.len() as u64;
+            self.ground.count(|| [(Count::Deletes, slots.len() as u64)]);
             for (_, slot) in slots {
                 if self.free(slot) {
                     alone.push(slot.place());

@@ -52,6 +52,7 @@ impl<I: Index> Pins for Kv<'_, I> {
         let mut pinned = Pinned::default();
         let found = self.find_pinned(self.key(key), &mut pinned)?;
         let there = found.filter(|head| !self.is_expired(head));
+        self.ground.count_get(there.map_or(0, |_| pinned.len));
         Ok(there.map(|head| (pinned, head)))
     }
 }

@@ -41,7 +41,7 @@ pub const STATE_ACTIVE: u32 = 2;
 pub struct HeaderRaw {
     /// [`MAGIC`].
     pub magic: u64,
-    /// Format version; a reader refuses a greater one.
+    /// Format version; a reader refuses any other.
     pub version: u32,
     /// log2 of the bytes a chunk: 16.
     pub chunk_shift: u32,

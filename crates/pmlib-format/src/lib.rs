@@ -1,4 +1,4 @@
-//! The format of a persistent heap, version 1: structures and constants, no logic, no I/O.
+//! The format of a persistent heap, version 2: structures and constants, no logic, no I/O.
 //!
 //! Everything is little-endian. A heap is cut into chunks of 64 KiB. It is made of spans: the first
 //! as long as the heap was when it was made, then one for each step of growth.
@@ -8,7 +8,7 @@
 //! | header, copy | 2 x 4 KiB | [`HeaderRaw`], and words that change, each in a line of its own |
 //! | chunk table | 256 a group of 15 chunks | what each chunk is, and a CRC-32C of the group |
 //! | lanes | `lane_bytes` each | a line with `closed`, then a ring of redo records |
-//! | volatile area | 640, 192 a slot, 64 a lock line, 512 a lane, 64 a chunk | who has what |
+//! | volatile area | 640, 256 a slot, 64 a lock line, 512 a lane, 64 a chunk | who has what |
 //! | chunks | 64 KiB each | objects |
 //!
 //! A further span has a chunk table, lines of its chunks and chunks. The volatile area is shared by
@@ -36,5 +36,6 @@ pub const LINE_BYTES: u64 = 64;
 pub const WORD_BYTES: u64 = 8;
 /// Bytes a chunk.
 pub const CHUNK_BYTES: u64 = 64 << 10;
-/// The format that this crate describes.
-pub const VERSION: u32 = 1;
+/// The format that this crate describes. Version 1 had no lines of counts: all behind them stood
+/// elsewhere, and heaps of it are refused.
+pub const VERSION: u32 = 2;

@@ -23,6 +23,7 @@ use pmshare::owner::mapper::mapper_pid;
 use pmshare::{Share, Shared, rescue};
 
 use crate::check::Key;
+use crate::counts::Counts;
 use crate::engine::{Core, Counted};
 use crate::error::{Error, Result};
 use crate::heap::{Options, name_run, read_header, set_word};
@@ -163,6 +164,8 @@ impl Core {
             MediumKind::DevDax => options.max,
             _ => options.max_bytes(),
         };
+        let mut mem = mem;
+        mem.end_tallies();
         let memory = Memory::new(mem, &header, &places);
         let member = pmshare::Options {
             stalled: options.stalled,
@@ -183,6 +186,7 @@ impl Core {
             broken: AtomicBool::new(false),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             patience: options.patience(PATIENCE),
+            counts: Counts::default(),
             sessions: Sessions::default(),
             reader,
             is_open: false,

@@ -20,6 +20,7 @@ use pmshare::{Share, owner, rescue};
 use zerocopy::IntoBytes;
 
 use crate::check::Key;
+use crate::counts::Counts;
 use crate::error::{Error, Result};
 use crate::layout::{Places, Span, Spans};
 use crate::packed::{Ticket, root_of};
@@ -59,6 +60,8 @@ pub(crate) struct Core {
     pub id: u64,
     /// A view is tried again for so long.
     pub patience: Duration,
+    /// Counts of its threads' calls.
+    pub counts: Counts,
     /// Sessions of readers of engines.
     pub sessions: Sessions,
     /// It is only read.

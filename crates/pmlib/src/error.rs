@@ -15,8 +15,11 @@ pub enum Error {
         /// The first eight bytes.
         found: u64,
     },
-    /// A later build made it.
-    #[error("the heap has format version {found}, this build reads up to {known}: use a later one")]
+    /// Another build made it.
+    #[error(
+        "the heap has format version {found}, and this build reads {known} alone: use the build \
+         that made it; its engines come over by its `pmkv save` and this one's `pmkv load`"
+    )]
     Version {
         /// The heap's.
         found: u32,

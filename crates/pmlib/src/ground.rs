@@ -20,6 +20,7 @@ use pmlib_format::header::RUN_OFFSET;
 use pmshare::holder::thread_tag;
 use pmshare::{owner, patrol, rescue};
 
+pub use crate::counts::Count;
 use crate::engine::Core;
 use crate::entered::is_in;
 use crate::error::{Error, Result};

@@ -554,7 +554,7 @@ pub(crate) fn header_of(mem: &Pmem, header: HeaderRaw, page: u64) -> Result<Head
     if header.crc != header_crc(&header) {
         return Err(damaged);
     }
-    if header.version > VERSION {
+    if header.version != VERSION {
         return Err(Error::Version {
             found: header.version,
             known: VERSION,

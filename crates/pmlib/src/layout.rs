@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pmlib_format::chunk::{CHUNK_LINE_BYTES, ENTRY_BYTES, GROUP_BYTES, GROUP_CHUNKS};
 use pmlib_format::header::{COPY_OFFSET, HEADER_PAGE_BYTES, SPANS_MAX};
 use pmlib_format::lane::{LANE_LINE_BYTES, LANES_MAX, LOCK_LINE_BYTES, RING_OFFSET};
-use pmlib_format::shared::{SHARED_BYTES, SLOT_BYTES, SLOTS_MAX, SLOTS_MIN};
+use pmlib_format::shared::{COUNTS_BYTES, SHARED_BYTES, SLOT_BYTES, SLOTS_MAX, SLOTS_MIN};
 use pmlib_format::{CHUNK_BYTES, HeaderRaw, LINE_BYTES};
 
 /// The most chunks that a word of the spans can say, and an entry's offset can reach: 32 TiB.
@@ -90,6 +90,8 @@ pub(crate) struct Places {
     /// The words that processes share: the start of the volatile area.
     pub shared: u64,
     pub slots: u64,
+    /// Lines of counts.
+    pub counts: u64,
     pub locks: u64,
     lane_lines: u64,
     chunk_lines: u64,
@@ -102,7 +104,8 @@ impl Places {
         let lanes = (table + table_bytes).next_multiple_of(HEADER_PAGE_BYTES);
         let shared = lanes + u64::from(header.lanes) * header.lane_bytes;
         let slots = shared + SHARED_BYTES;
-        let locks = slots + u64::from(header.slots) * SLOT_BYTES;
+        let counts = slots + u64::from(header.slots) * SLOT_BYTES;
+        let locks = counts + u64::from(header.slots) * COUNTS_BYTES;
         let lane_lines = locks + u64::from(header.lock_lines) * LOCK_LINE_BYTES;
         Places {
             table,
@@ -110,6 +113,7 @@ impl Places {
             lane_bytes: header.lane_bytes,
             shared,
             slots,
+            counts,
             locks,
             lane_lines,
             chunk_lines: lane_lines + u64::from(header.lanes) * LANE_LINE_BYTES,
@@ -263,6 +267,8 @@ mod tests {
             places.shared,
             places.slots,
             places.slots + 16 * SLOT_BYTES,
+            places.counts,
+            places.counts + 16 * COUNTS_BYTES,
             places.locks,
             places.lane_line(0),
             places.lane_line(63) + LANE_LINE_BYTES,

@@ -28,6 +28,7 @@ mod check;
 mod compact;
 pub mod containers;
 mod copies;
+mod counts;
 mod dump;
 mod engine;
 mod entered;
@@ -62,6 +63,7 @@ mod state;
 mod stats;
 mod tx;
 mod typed;
+mod users;
 mod view;
 
 pub use compact::Compacted;
@@ -80,6 +82,7 @@ pub use state::{State, is_heap};
 pub use stats::{Census, Stats};
 pub use tx::Tx;
 pub use typed::{Edit, Field};
+pub use users::{Totals, User, Users};
 pub use view::View;
 
 /// The page's example is a test.

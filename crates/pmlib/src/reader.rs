@@ -83,7 +83,7 @@ impl Reader {
         }
     }
 
-    fn has(&self, byte: u64) -> Result<bool> {
+    pub fn has(&self, byte: u64) -> Result<bool> {
         Ok(self.prober.probe(byte)? != Probe::Free)
     }
 

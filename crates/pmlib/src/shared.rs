@@ -6,7 +6,7 @@ use pmem::Pmem;
 use pmlib_format::shared::{
     ARRIVALS_OFFSET, BUSY_UNTIL_OFFSET, CLOSING_OFFSET, GROW_OFFSET, LAYOUT, LEASE_OFFSET,
     MARKS_OFFSET, PATROLLED_OFFSET, RECORD_OFFSET, RECORD_WORDS, RECOVERY_OFFSET, RUN_READY,
-    SLOT_BYTES, SLOTS_END_OFFSET, TOKENS_OFFSET,
+    SLOT_BYTES, SLOT_COUNTS_OFFSET, SLOTS_END_OFFSET, TOKENS_OFFSET,
 };
 use pmlib_format::{CHUNK_BYTES, HeaderRaw};
 use pmshare::attach::Run;
@@ -132,6 +132,7 @@ pub(crate) fn this_run(mem: &Pmem) -> Run {
 
 const _: () = assert!(SLOT_BYTES == pmshare::layout::SLOT_BYTES);
 const _: () = assert!(MARKS_OFFSET == pmshare::layout::SESSIONS_OFFSET);
+const _: () = assert!(SLOT_COUNTS_OFFSET == pmshare::layout::TOTALS_OFFSET);
 
 #[cfg(test)]
 mod tests {

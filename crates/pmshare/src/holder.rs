@@ -45,6 +45,12 @@ fn new_thread() -> u64 {
     tag
 }
 
+/// Returns whether the thread of this process with a tag is gone.
+#[cold]
+pub fn thread_is_gone(tag: u64) -> bool {
+    threads::is_gone(tag)
+}
+
 /// Bits of the count beside the thread's number; the other bits stand behind the slot.
 const COUNT_LOW_BITS: u32 = OWNER_WAITERS.trailing_zeros() - OWNER_COUNT_SHIFT;
 

@@ -7,6 +7,8 @@ use pmfs_format::SlotRaw;
 
 /// Bytes of a slot.
 pub const SLOT_BYTES: u64 = SlotRaw::SIZE;
+/// Where a slot has its totals, of which a heap's processes have counts of their own.
+pub const TOTALS_OFFSET: u64 = SlotRaw::reads.offset();
 /// Where a slot has the marks of a heap's sessions.
 pub const SESSIONS_OFFSET: u64 = SlotRaw::sessions.offset();
 

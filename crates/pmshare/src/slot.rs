@@ -211,6 +211,18 @@ impl<S: Shared> Share<S> {
         self.mem().load(SlotRaw::pid.of(self.layout().slot(slot)))
     }
 
+    /// When a slot's holder attached, ns since the epoch.
+    pub fn slot_since_ns(&self, slot: u64) -> i64 {
+        let off = SlotRaw::since_ns.of(self.layout().slot(slot));
+        self.mem().load(off) as i64
+    }
+
+    /// Which one of a slot's holders has it, or had it last.
+    pub fn slot_incarnation(&self, slot: u64) -> u64 {
+        let off = SlotRaw::incarnation.of(self.layout().slot(slot));
+        self.mem().load(off)
+    }
+
     /// The token of a slot's process, as an owner of locks.
     pub fn slot_token(&self, slot: u64) -> u64 {
         self.mem().load(SlotRaw::token.of(self.layout().slot(slot)))
@@ -238,11 +250,7 @@ impl<S: Shared> Share<S> {
 
     /// Returns whether a slot still has this holder.
     pub fn is_held_as(&self, holder: Holder) -> bool {
-        self.is_marked(holder.slot)
-            && self
-                .mem()
-                .load(SlotRaw::incarnation.of(self.layout().slot(holder.slot)))
-                == holder.incarnation
+        self.is_marked(holder.slot) && self.slot_incarnation(holder.slot) == holder.incarnation
     }
 
     /// Returns whether a slot is marked as attached.

@@ -1,15 +1,20 @@
 //! Cached and atomic stores.
 
 use std::arch::asm;
+use std::ptr::with_exposed_provenance_mut;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use crate::Pmem;
 use crate::access::load::load_pair;
+use crate::thread;
 
 #[cfg(feature = "record")]
 use crate::recorder::record::StoreKind;
 #[cfg(not(feature = "record"))]
 use crate::recorder::unrecorded::StoreKind;
+
+/// Words of a tally.
+pub const TALLY_WORDS: usize = 8;
 
 impl Pmem {
     /// Stores the word at `off` (8-aligned) by one cached mov, with Release order.
@@ -108,6 +113,43 @@ impl Pmem {
         }
         // SAFETY: the last of the words that were checked; else as in `load_cached`.
         unsafe { AtomicU64::from_ptr(first.add(WORDS - 1)) }.load(Ordering::Relaxed)
+    }
+
+    /// Adds to this thread's tally, as [`Pmem::count`] does: each count is a word's index and the
+    /// amount. Returns `false` if the thread has none in this mapping.
+    #[inline(always)]
+    pub fn tally<const N: usize>(&self, counts: [(usize, u64); N]) -> bool {
+        thread::with(|thread| {
+            if thread.tally_of.get() != self.tally {
+                return false;
+            }
+            let first: *mut u64 = with_exposed_provenance_mut(thread.tally_at.get());
+            for (word, more) in counts {
+                assert!(word < TALLY_WORDS);
+                // SAFETY: `tally_in` has checked the words in the mapping of this number, and
+                // nobody else sets the thread's words. The mapping stays where it is while `self`
+                // lives; other accesses are atomic or assembly.
+                let word = unsafe { AtomicU64::from_ptr(first.add(word)) };
+                let sum = word.load(Ordering::Relaxed).wrapping_add(more);
+                word.store(sum, Ordering::Relaxed);
+            }
+            true
+        })
+    }
+
+    /// Has the words at `off` (8-aligned) be this thread's tally, until it gets another one, in
+    /// this mapping or elsewhere. No other thread may add to them.
+    pub fn tally_in(&self, off: u64) {
+        let at = self.word_range(off, TALLY_WORDS).expose_provenance();
+        thread::with(|thread| {
+            thread.tally_of.set(self.tally);
+            thread.tally_at.set(at);
+        });
+    }
+
+    /// Has no thread have a tally in this mapping.
+    pub fn end_tallies(&mut self) {
+        self.tally = thread::next_tally();
     }
 
     /// Stores `words` from `off` on (8-aligned) by cached movs in address order.
@@ -266,5 +308,31 @@ mod tests {
                 stop.store(true, Ordering::Relaxed);
             });
         }
+    }
+
+    /// Goal: a thread adds to its own words of the mapping in which it got them, and to no others.
+    /// Method: two mappings and two threads in turn.
+    #[test]
+    fn a_tally_is_a_threads_and_a_mappings() {
+        let (mut one, other) = (Pmem::private(4096), Pmem::private(4096));
+        assert!(!one.tally([(0, 1)]));
+        one.tally_in(64);
+        assert!(one.tally([(0, 1), (7, u64::MAX)]) && one.tally([(7, 2)]));
+        assert!(!other.tally([(0, 1)]));
+        let apart = std::thread::scope(|scope| scope.spawn(|| one.tally([(0, 1)])).join());
+        assert!(!apart.expect("the thread"));
+        assert_eq!([one.load(64), one.load(120), other.load(64)], [1, 1, 0]);
+        other.tally_in(0);
+        assert!(other.tally([(1, 3)]) && !one.tally([(1, 3)]));
+        one.tally_in(128);
+        one.end_tallies();
+        assert!(!one.tally([(1, 3)]));
+        assert_eq!([one.load(136), other.load(8)], [0, 3]);
+    }
+
+    #[test]
+    #[should_panic = "outside the pool"]
+    fn a_tally_is_inside() {
+        Pmem::private(4096).tally_in(4096 - 56);
     }
 }

@@ -55,6 +55,8 @@ pub struct Pmem {
     /// Whole words in `len`.
     words_at_first: u64,
     pub(crate) copier: Copier,
+    /// The number by which threads know that they have tallies here.
+    pub(crate) tally: u64,
     /// Aligned 16-byte moves are atomic.
     pub(crate) wide_moves: bool,
     /// Each fence is an sfence, even without non-temporal stores.
@@ -166,6 +168,7 @@ impl Pmem {
             words: bound / 8,
             words_at_first: parts.len / 8,
             copier: Copier::best(),
+            tally: crate::thread::next_tally(),
             wide_moves: crate::cpu::cpu().avx,
             fence_always: parts.fence_always,
             medium: parts.medium,

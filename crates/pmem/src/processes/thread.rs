@@ -7,6 +7,7 @@
 
 use std::arch::{asm, global_asm};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The state of [`Thread::pending`] in which a line was flushed and the fence is missing.
 pub const PENDING_FLUSHED: u64 = 1;
@@ -50,7 +51,10 @@ pub struct Thread {
     /// the engine names them, and two ranges, each as offset and bytes.
     pub redo_ranges: [Cell<u64>; 6],
     /// Words of the face that runs in this process.
-    pub face: [Cell<u64>; 12],
+    pub face: [Cell<u64>; 10],
+    /// The mapping in which the thread has a tally, by its number, and its address.
+    pub(crate) tally_of: Cell<u64>,
+    pub(crate) tally_at: Cell<usize>,
     /// The line where this thread's calls are published ([`crate::published`]), or the caller for
     /// whom it works.
     pub(crate) line: Cell<u64>,
@@ -85,6 +89,12 @@ global_asm!(
     ".zero 256",
     ".previous",
 );
+
+/// The number of a mapping, or of a mapping's next user, in which no thread has a tally.
+pub(crate) fn next_tally() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
 
 /// This thread's words.
 #[inline(always)]

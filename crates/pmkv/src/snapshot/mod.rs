@@ -164,6 +164,7 @@ impl<'a> Snapshot<'a> {
         if found.is_none() {
             value.clear();
         }
+        self.hold.ground.count_get(value.len() as u64);
         Ok(found.map(|head| head.expires.map_or(Expiry::Never, Expiry::At)))
     }
 
@@ -174,6 +175,7 @@ impl<'a> Snapshot<'a> {
     pub fn get_ref(&self, key: &[u8]) -> Result<Option<ValueRef<'_>>> {
         let mut pinned = Pinned::default();
         let found = self.find(key, &mut pinned)?;
+        self.hold.ground.count_get(found.map_or(0, |_| pinned.len));
         Ok(found.map(|head| ValueRef::of(&self.hold, pinned, head)))
     }
 

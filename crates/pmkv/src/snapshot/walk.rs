@@ -40,6 +40,7 @@ impl<'s> SnapshotEntries<'s> {
     ) -> SnapshotEntries<'s> {
         let key = |bound| key_of(bound).map(|bytes| snapshot.key(bytes));
         let (first, behind) = snapshot.content.parts_between(key(&start), key(&end));
+        snapshot.hold.ground.count_walk();
         SnapshotEntries {
             snapshot,
             bounds: (start, end),
@@ -129,7 +130,11 @@ impl<'s> SnapshotEntries<'s> {
                 continue;
             }
             match self.snapshot.read_slot(slot, &key, value) {
-                Ok(Some(expiry)) => return Some(Ok((key, expiry))),
+                Ok(Some(expiry)) => {
+                    let ground = self.snapshot.hold.ground;
+                    ground.count_shown(value.len() as u64);
+                    return Some(Ok((key, expiry)));
+                }
                 // It had expired.
                 Ok(None) => {}
                 Err(error) => {

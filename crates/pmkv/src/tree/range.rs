@@ -124,6 +124,7 @@ impl<'h> Tree<'h> {
             Bound::Excluded(key) => Before::Below(key.clone()),
             Bound::Unbounded => Before::Last,
         };
+        self.ground.count_walk();
         Range {
             tree: self,
             start,
@@ -358,6 +359,7 @@ impl Range<'_, '_> {
                 true => leaf.value(come),
                 false => &self.value,
             };
+            self.tree.ground.count_shown(value.len() as u64);
             (leaf.key(come), value)
         }))
     }

@@ -315,7 +315,7 @@ pub struct Top {
     /// The pool file
     pub pool: PathBuf,
     /// Seconds between two rounds
-    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0, value_parser = pm_cli::interval)]
     pub interval: f64,
     /// End after N rounds
     #[arg(long, short = 'n', value_name = "N")]

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::pool;
 use crate::time::utc;
+use pm_cli::escaped;
 
 /// The parts that were asked for; others are left out.
 #[derive(Serialize)]
@@ -148,14 +149,14 @@ impl Holders {
             lines.push(format!(
                 "  {:>7} {:<15} since {} UTC{}{}",
                 process.pid,
-                process.command,
+                escaped(process.command.as_bytes()),
                 utc(process.since_ns),
                 if process.calls > 0 { ", in a call" } else { "" },
                 if process.alive { "" } else { ", dead" },
             ));
         }
         let named = |path: &Option<String>, inode: Ino| match path {
-            Some(path) => path.clone(),
+            Some(path) => escaped(path.as_bytes()),
             None => format!("inode {inode} without a name"),
         };
         if let Some(open) = &self.open {
@@ -164,7 +165,7 @@ impl Holders {
                 lines.push(format!(
                     "  {:>7} {:<15} {}{}{}",
                     held.pid,
-                    held.command,
+                    escaped(held.command.as_bytes()),
                     named(&held.path, held.inode),
                     if held.mapped { ", mapped" } else { "" },
                     held.offset
@@ -183,7 +184,7 @@ impl Holders {
                     .map_or_else(|| "the end".to_owned(), |end| end.to_string());
                 lines.push(format!(
                     "  {pid:>7} {:<15} {} {}, bytes {} to {end} of {}{}",
-                    lock.command.as_deref().unwrap_or("-"),
+                    escaped(lock.command.as_deref().unwrap_or("-").as_bytes()),
                     lock.class,
                     lock.kind,
                     lock.start,

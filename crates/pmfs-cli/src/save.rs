@@ -25,7 +25,7 @@ use crate::cli::Save;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::{difference, pool, report};
-use pm_cli::Size;
+use pm_cli::{Size, escaped};
 
 /// A mount doesn't stand still for an output that takes nothing for so long: its reader
 /// may be waiting for the mount.
@@ -221,7 +221,8 @@ fn nobody_else(path: &Path, look: &Inspector, mounts: usize) -> Result<(), Failu
         if since.elapsed() > LEAVING {
             let names = there
                 .iter()
-                .map(|process| format!("{}[{}]", process.command, process.pid));
+                .map(|process| (escaped(process.command.as_bytes()), process.pid))
+                .map(|(command, pid)| format!("{command}[{pid}]"));
             return Err(Failure::new(
                 format!(
                     "{} is in use beside its mounts: {}",

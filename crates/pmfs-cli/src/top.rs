@@ -18,8 +18,8 @@ use crate::cli::Top;
 use crate::failure::Failure;
 use crate::holders::ProcessReport;
 use crate::mapped::{Mapped, Monitor, Told};
-use crate::{pool, report};
-use pm_cli::Size;
+use crate::pool;
+use pm_cli::{Size, escaped, print_round};
 
 /// A round. Rates are per second, over the time since the round before; in the first one since the
 /// process attached.
@@ -116,7 +116,7 @@ impl Rates {
 
 pub fn run(arguments: &Top) -> Outcome {
     let path = pool::resolved(&arguments.pool);
-    let interval = Duration::from_secs_f64(arguments.interval.clamp(0.05, 3600.0));
+    let interval = Duration::from_secs_f64(arguments.interval);
     let live = io::stdout().is_terminal() && !arguments.json;
     // Into a file or a pipe one round is enough, unless more are asked for.
     let rounds = arguments.count.or((!live && !arguments.json).then_some(1));
@@ -135,17 +135,17 @@ pub fn run(arguments: &Top) -> Outcome {
         since = Some(Instant::now());
         let processes = look.processes();
         let round = round(&path, &processes, &before, elapsed, told.as_ref());
-        if live {
+        let is_read = print_round(arguments.json, &round, |round| match live {
             // Home, and what follows is cleared line by line and below.
-            print!("\x1b[H\x1b[J");
-        }
-        report::print(arguments.json, &round, text)?;
+            true => format!("\x1b[H\x1b[J{}", text(round)),
+            false => text(round),
+        })?;
         before = processes
             .iter()
             .map(|process| ((process.slot, process.since_ns), process.totals))
             .collect();
         done += 1;
-        if rounds.is_some_and(|rounds| done >= rounds) {
+        if !is_read || rounds.is_some_and(|rounds| done >= rounds) {
             return Ok(ExitCode::SUCCESS);
         }
         if monitor.is_none() {
@@ -228,7 +228,7 @@ fn text(round: &Round) -> String {
         lines.push(format!(
             "{:>8} {:<15} {:>10.0} {:>10.0} {:>11} {:>11} {:>10.0} {:>11} {:>8.0} {:>6.1}{}{}",
             process.pid,
-            process.command,
+            escaped(process.command.as_bytes()),
             rates.reads,
             rates.changes,
             bytes(rates.read_bytes),
@@ -246,7 +246,7 @@ fn text(round: &Round) -> String {
     }
     if let Some(round) = mapped {
         for other in &round.mapped_by_others {
-            let (pid, command) = (other.pid, &other.command);
+            let (pid, command) = (other.pid, escaped(other.command.as_bytes()));
             let cells = cells(Some(other));
             lines.push(format!(
                 "{pid:>8} {command:<15} {:>84}{cells}",

@@ -4,12 +4,13 @@
 mod bench;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use bench::Bench;
+use bench::{Bench, wait_until};
 use pmfs::{Fs, LockClass, LockKind, LockOwner, LockRange, NewNode, OpenOptions, ROOT_INO};
 use serde_json::Value;
 
@@ -130,6 +131,25 @@ fn what_they_do() {
     );
     fs.close().unwrap();
     assert!(bench.ok(&["top", "pool"]).contains("0 processes"));
+}
+
+/// Goal: rounds end with their reader, and an interval that is none is refused. Method: a pipe that
+/// is closed after a line.
+#[test]
+fn rounds_end_with_their_reader() {
+    let bench = Bench::pool();
+    let mut command = bench.command(&["top", "--json", "--interval", "0", "pool"]);
+    let mut top = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut reader = BufReader::new(top.stdout.take().unwrap());
+    reader.read_line(&mut line).unwrap();
+    assert!(line.starts_with('{'), "{line}");
+    drop(reader);
+    wait_until("it has ended", || top.try_wait().unwrap().is_some());
+    let refused = bench.run(&["top", "--interval", "nan", "pool"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("not a number"), "{said}");
 }
 
 /// Ends a thread, also where the test fails.

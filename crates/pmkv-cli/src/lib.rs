@@ -432,7 +432,7 @@ pub struct Top {
     /// The heap
     pub heap: PathBuf,
     /// Seconds between two rounds
-    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0)]
+    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0, value_parser = pm_cli::interval)]
     pub interval: f64,
     /// End after N rounds
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

@@ -2,19 +2,18 @@
 //! is asked or slowed down.
 
 use std::collections::HashMap;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use pm_cli::Size;
+use pm_cli::{Size, escaped, print_round};
 use pmkv_cli::Top;
 use pmlib::{Totals, User, Users};
 use serde::Serialize;
 
 use crate::Outcome;
 use crate::failure::of_heap;
-use crate::shown::escaped;
 
 /// A round. Rates are per second, over the time since the round before; in the first one since the
 /// process opened the heap. The JSON is an interface: fields may be added, not renamed.
@@ -110,10 +109,7 @@ type Before = HashMap<(u64, i64), Totals>;
 
 pub fn run(arguments: &Top) -> Outcome {
     let path = &arguments.heap;
-    let interval = match arguments.interval.is_nan() {
-        true => Duration::from_secs(1),
-        false => Duration::from_secs_f64(arguments.interval.clamp(0.05, 3600.0)),
-    };
+    let interval = Duration::from_secs_f64(arguments.interval);
     let live = io::stdout().is_terminal() && !arguments.json;
     // Into a file or a pipe one round is enough, unless more are asked for.
     let rounds = arguments.count.or((!live && !arguments.json).then_some(1));
@@ -171,22 +167,13 @@ impl Round {
         }
     }
 
-    /// Prints it; whether somebody reads it still.
+    /// Prints it. Returns whether somebody reads it still.
     fn show(&self, live: bool, json: bool) -> io::Result<bool> {
-        let mut text = match json {
-            true => serde_json::to_string(self)?,
-            false => self.text(),
-        };
-        text.push('\n');
-        if live {
+        print_round(json, self, |round| match live {
             // Home, and what follows is cleared.
-            text.insert_str(0, "\x1b[H\x1b[J");
-        }
-        let mut out = io::stdout().lock();
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-            other => other.map(|()| true),
-        }
+            true => format!("\x1b[H\x1b[J{}", round.text()),
+            false => round.text(),
+        })
     }
 
     fn text(&self) -> String {

@@ -212,7 +212,7 @@ fn rounds_and_refusals() {
     );
     assert_eq!(shown.matches("in total").count(), 2, "{shown}");
     assert!(!shown.contains('\x1b'), "{shown}");
-    let lines = text(&heap, &["--json", "--count", "2", "--interval", "nan"]);
+    let lines = text(&heap, &["--json", "--count", "2", "--interval", "0"]);
     let rounds: Vec<Value> = lines
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
@@ -222,6 +222,11 @@ fn rounds_and_refusals() {
     assert!(rate(0).expect("a rate") > 0.0);
     assert_eq!(rate(1), Some(0.0), "nothing was put between them");
     worker.end();
+
+    let output = pmkv(&["--interval", "nan"], &heap);
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("not a number"), "{error}");
 
     for (name, content) in [("none", None), ("text", Some([b'x'; 1 << 16]))] {
         let path = dir.path().join(name);

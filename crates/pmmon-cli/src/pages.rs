@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use pm_cli::Failure;
+use pm_cli::{Failure, escaped};
 use pmmon::proc;
 use pmmon::regions::Region;
 use pmmon_cli::commands::{Look, Top};
@@ -279,11 +279,11 @@ impl Round {
         ];
         for row in &self.processes {
             lines.extend(row.files.iter().map(|file| {
-                let (pid, command) = (row.pid, &row.command);
+                let (pid, command) = (row.pid, escaped(row.command.as_bytes()));
                 let (written, all) = (file.written_pages, file.tracked_pages);
                 format!(
                     "{pid:>8}  {command:<16} {written:>12} {all:>12}  {}",
-                    file.path
+                    escaped(file.path.as_bytes())
                 )
             }));
         }

@@ -274,13 +274,13 @@ static void files(void)
     IS(pread(file, header, sizeof header, 0) == sizeof header);
     close(file);
     copy(path, other);
-    header[8] = 2;
+    header[8] = 3;
     uint32_t crc = crc32c(header, 124);
     memcpy(header + 124, &crc, 4);
     patch(other, 0, header, 128);
     patch(other, 4096, header, 128);
     FAILS(PMHEAP_E_VERSION, pmheap_open(other, NULL));
-    header[8] = 1;
+    header[8] = 2;
     patch(other, 0, header, 128);
     patch(other, 4096, header, 128);
     FAILS(PMHEAP_E_DAMAGED, pmheap_open(other, NULL));

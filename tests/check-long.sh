@@ -89,6 +89,7 @@ campaign "10 M inodes" '^(mount|check) ' \
     cargo run --release -p pmbench -- recovery --files 10000000 --mib 39000 --sparse 100 --rounds 3
 campaign "10 M shared leaves" '^(mount after a crash|check) ' \
     cargo run --release -p pmbench -- --rounds 5 recovery --files 4883 --mib 39064 --clones 488
+campaign "clones" '^[|] .*[0-9]' bash -c 'sh tests/bootstrap.sh media && make build && bash tests/clone-cost.sh'
 campaign "suites" '^suites, ' \
     bash -c 'sh tests/bootstrap.sh suites && make build && bash tests/suites.sh long'
 campaign "programs" '^programs.*passed' \

@@ -1,5 +1,6 @@
 //! `pmfs ls`: what is in an unmounted pool.
 
+use std::io::{self, IsTerminal};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ use crate::failure::Failure;
 use crate::names::{Names, below, is_dir};
 use crate::time::utc;
 use crate::{pool, report};
+use pm_cli::escaped;
 
 #[derive(Serialize)]
 struct LsReport {
@@ -133,9 +135,18 @@ fn entry(names: &Names<'_>, path: &Path, attr: &Attr) -> Result<Entry, Failure> 
     })
 }
 
+/// A name, which on a terminal must not be an order to it. Programs read the bytes as they are, as
+/// from ls(1).
+fn shown(name: &str) -> String {
+    match io::stdout().is_terminal() {
+        true => escaped(name.as_bytes()),
+        false => name.to_owned(),
+    }
+}
+
 fn text(report: &LsReport) -> String {
     if !report.long {
-        let paths: Vec<&str> = report.entries.iter().map(|e| e.path.as_str()).collect();
+        let paths: Vec<String> = report.entries.iter().map(|e| shown(&e.path)).collect();
         return paths.join("\n");
     }
     let width = |of: &dyn Fn(&Entry) -> String| report.entries.iter().map(|e| of(e).len()).max();
@@ -144,7 +155,8 @@ fn text(report: &LsReport) -> String {
     let gid = width(&|e| e.gid.to_string()).unwrap_or(0);
     let size = width(&|e| e.size_bytes.to_string()).unwrap_or(0);
     let line = |e: &Entry| {
-        let target = e.target.as_ref().map(|target| format!(" -> {target}"));
+        let target = e.target.as_ref();
+        let target = target.map(|target| format!(" -> {}", shown(target)));
         format!(
             "{}{} {:>links$} {:>uid$} {:>gid$} {:>size$} {} {}{}",
             e.letter,
@@ -154,7 +166,7 @@ fn text(report: &LsReport) -> String {
             e.gid,
             e.size_bytes,
             utc(e.mtime_ns),
-            e.path,
+            shown(&e.path),
             target.unwrap_or_default()
         )
     };

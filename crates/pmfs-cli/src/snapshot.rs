@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::names::Names;
 use crate::time::utc;
 use crate::{pool, report};
+use pm_cli::escaped;
 
 #[derive(Serialize)]
 struct Listed {
@@ -194,7 +195,8 @@ impl Listed {
         let widest = self.snapshots.iter().map(|line| line.name.chars().count());
         let widest = widest.max().unwrap_or(0);
         let lines = self.snapshots.iter().map(|line| {
-            let (name, of, when) = (&line.name, &line.of, utc(line.made_ns));
+            let [name, of] = [&line.name, &line.of].map(|text| escaped(text.as_bytes()));
+            let when = utc(line.made_ns);
             format!("{when}  {name:widest$}  of {of}")
         });
         lines.collect::<Vec<_>>().join("\n")

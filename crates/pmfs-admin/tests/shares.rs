@@ -10,7 +10,7 @@
 use pmfs::parts::inode::Inode;
 use pmfs::parts::tree::visit::{Piece, Visitor};
 use pmfs::{Fs, Ino, NewNode, OpenOptions, ROOT_INO};
-use pmfs_admin::{Admin, MkfsOptions};
+use pmfs_admin::{Admin, Finding, MkfsOptions};
 
 const NODE: NewNode = NewNode {
     mode: 0o644,
@@ -87,6 +87,19 @@ impl Visitor for Marks {
     }
 }
 
+/// Has repair mend what check finds; answers that.
+fn mended(fs: &Fs) -> Vec<Finding> {
+    let found = fs.check().unwrap().findings;
+    assert!(!found.is_empty());
+    let repaired = fs.repair().unwrap();
+    assert!(
+        repaired.left.is_clean(),
+        "{found:?}: {:?}",
+        repaired.left.findings
+    );
+    found
+}
+
 /// Takes each mark of these files away, alone; answers how many there were.
 fn lose_marks(fs: &Fs, inos: &[Ino], content: &[u8]) -> usize {
     let mut marks = Marks::default();
@@ -102,14 +115,7 @@ fn lose_marks(fs: &Fs, inos: &[Ino], content: &[u8]) -> usize {
             Ok(())
         })
         .unwrap();
-        let found = fs.check().unwrap().findings;
-        assert!(!found.is_empty());
-        let repaired = fs.repair().unwrap();
-        assert!(
-            repaired.left.is_clean(),
-            "{found:?}: {:?}",
-            repaired.left.findings
-        );
+        let found = mended(fs);
         for &ino in inos {
             let mut bytes = vec![0; content.len()];
             assert_eq!(fs.read(ino, 0, &mut bytes).unwrap(), content.len());
@@ -170,14 +176,7 @@ fn a_stray_address_is_no_lost_mark() {
             Ok(())
         })
         .unwrap();
-        let found = fs.check().unwrap().findings;
-        assert!(!found.is_empty());
-        let repaired = fs.repair().unwrap();
-        assert!(
-            repaired.left.is_clean(),
-            "{found:?}: {:?}",
-            repaired.left.findings
-        );
+        let found = mended(&fs);
         let mut bytes = [9; 4096];
         fs.read(stray, 0, &mut bytes).unwrap();
         assert_eq!(bytes, [0; 4096], "{before} {sharers}: {found:?}");

@@ -308,10 +308,13 @@ impl crate::ground::Ground<'_> {
             .count_look(|| [(Count::Gets, 1), (Count::GotBytes, bytes)]);
     }
 
-    /// Counts a walk that begins.
+    /// Counts a walk that begins. No call of it has entered the heap yet: a child of fork, or a
+    /// reader of a heap that is lost, counts nothing.
     #[inline]
     pub fn count_walk(self) {
-        self.core.count_look(|| [(Count::Walks, 1)]);
+        if self.enter().is_ok() {
+            self.core.count_look(|| [(Count::Walks, 1)]);
+        }
     }
 
     /// Counts the bytes of a value that a walk shows.

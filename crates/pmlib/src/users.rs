@@ -248,6 +248,22 @@ mod tests {
         }
     }
 
+    /// Goal: a child of fork adds nothing to its parent's counts. Method: one that begins a walk,
+    /// which no call has refused yet, by the thread that has its parent's line.
+    #[test]
+    fn a_child_counts_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let heap = heap_in(&dir, &Options::default());
+        heap.ground().count_walk();
+        let walks = || users_of(&dir).now().unwrap()[0].totals.walks;
+        let before = walks();
+        let child = pmem::life::in_child(|| {
+            heap.ground().count_walk();
+            0
+        });
+        assert_eq!((child, before, walks()), (0, 1, 1));
+    }
+
     /// Goal: what stands in the words of a heap in use is shown, and is no panic. Method: words of
     /// each kind in all slots and lines.
     #[test]
